@@ -11,17 +11,17 @@
 #include "base/describes.hpp"
 #include "pipeline/core/event_fields.hpp"
 
-/// The fields of what the REST API shows, by name (base/json_fields.hpp makes JSON of them and reads it).
+/// The fields of the REST API's objects, by name (base/json_fields.hpp writes and reads their JSON).
 namespace distilld::api {
 
-/// A progress as it is shown: `percent` before its own fields (of `step` in `total_steps`, rounded to two decimals),
-/// and without what is for the metrics alone.
+/// A progress for clients: `percent` before its own fields (of `step` in `total_steps`, rounded to two decimals), and
+/// without the fields that are only for metrics.
 template <class Event>
 struct WithPercent {
     Event event;
 };
 
-/// Written and not read: it follows from other fields.
+/// Written but not read: the value follows from other fields.
 template <class T, class Visitor, class Value>
 void derived_field(Visitor& v, const char* name, const Value& value) {
     if constexpr (std::is_const_v<T>) {
@@ -29,7 +29,7 @@ void derived_field(Visitor& v, const char* name, const Value& value) {
     }
 }
 
-/// A text that is null in JSON when it is empty.
+/// A text that is null in JSON if it is empty.
 template <class Visitor, class T>
 void text_or_null_field(Visitor& v, const char* name, T& text) {
     std::optional<std::string> stated;
@@ -63,7 +63,7 @@ void progress_field(Visitor& v, const char* name, T& progress) {
     return std::round(percent * 100.0) / 100.0;
 }
 
-/// Passes on all fields but the durations counted by size and how things stand, which are for the metrics.
+/// Passes on all fields except the histograms and gauges, which are for the metrics.
 template <class Visitor>
 struct WithoutMeasures {
     Visitor& visitor;

@@ -3,11 +3,11 @@
 #include <vector>
 
 #include "api/job_spec_json.hpp"
-#include "api/object_fields.hpp"
+#include "api/kinds/object_fields.hpp"
+#include "api/kinds/text_checks.hpp"
+#include "api/section_fields.hpp"
 #include "api/spec_fields.hpp"
 #include "api/spec_rules.hpp"
-#include "api/teacher_fields.hpp"
-#include "api/text_checks.hpp"
 #include "base/json_text.hpp"
 #include "pipeline/core/teacher_name.hpp"
 
@@ -16,8 +16,8 @@ namespace {
 
 namespace json = boost::json;
 
-/// Reads one document by the table: its fields in the order of the rows, after each the rules that wait for it, and at
-/// the end of each object the names that nobody knows.
+/// Reads one document by the table: fields in the order of the rows, each followed by the rules that wait for it. At
+/// the end of each object, reports its unknown names.
 class SpecReader {
   public:
     SpecReader(const SpecTable& table, const json::object& document, JobSpec& spec, std::vector<Violation>& violations)
@@ -26,7 +26,7 @@ class SpecReader {
     void read() { read_content("", reading_.document); }
 
   private:
-    /// What stands in a section, and in those within it.
+    /// Reads the content of a section, and of the sections within it.
     void read_content(std::string_view pointer, const json::object& object) {
         std::vector<std::string> names;
         for (const auto member : table_.members_of(pointer)) {
@@ -45,7 +45,7 @@ class SpecReader {
         });
     }
 
-    /// Objects with the fields of another section, which are read as if each were that section of a spec of its own.
+    /// Reads objects with the fields of another section, each as if it were that section of a spec of its own.
     void read_members(const SpecSection& section) {
         const auto* value = reading_.document.if_contains(section.name());
         if (value == nullptr) {
@@ -69,7 +69,7 @@ class SpecReader {
     void read_member(const SpecSection& section, const std::string& name, const json::value& value) {
         const auto pointer = std::string(section.pointer) + "/" + escape_pointer_token(name);
         if (!is_teacher_name(name)) {
-            reading_.violate(pointer, "invalid_value", std::string("is no name: ") + kTeacherNameForm.complaint);
+            reading_.violate(pointer, "invalid_value", std::string("is not a name: ") + kTeacherNameForm.complaint);
             return;
         }
         const auto& as = table_.section(section.members_as);
@@ -82,8 +82,8 @@ class SpecReader {
             reading_.violate(pointer + violation.pointer.substr(as.pointer.size()), std::move(violation.code),
                              of_named_teacher(std::move(violation.detail), name));
         }
-        if (spec.teacher) {
-            reading_.spec.teachers.emplace(name, *std::move(spec.teacher));
+        if (auto* teacher = spec.teacher()) {
+            reading_.spec.teachers.emplace(name, std::move(*teacher));
         }
     }
 
@@ -125,10 +125,10 @@ class SpecReader {
         }
     }
 
-    /// The field `kind` stands in front of all that depends on it.
+    /// The row of `kind` precedes all fields that depend on it.
     [[nodiscard]] bool needed(NeededBy by) const { return by == NeededBy::all || reading_.spec.kind == JobKind::train; }
 
-    /// Where a name has its place that somebody wrote into the wrong object.
+    /// The right place of a name that was written into the wrong object; "" if unknown.
     [[nodiscard]] std::string_view place_of(std::string_view name) const {
         for (const auto pointer : table_.members_of("")) {
             if (pointer.substr(1) == name) {

@@ -23,9 +23,11 @@ json::object written_section(const JobSpec& spec, const SpecTable& table, std::s
 json::object written_members(const JobSpec& spec, const SpecTable& table, const SpecSection& section) {
     json::object members;
     for (const auto& [name, teacher] : spec.teachers) {
-        JobSpec alone;
-        alone.teacher = teacher;
-        members[name] = written_section(alone, table, section.members_as);
+        if (!name.empty()) {
+            JobSpec alone;
+            alone.teachers[""] = teacher;
+            members[name] = written_section(alone, table, section.members_as);
+        }
     }
     return members;
 }

@@ -15,7 +15,7 @@ namespace json = boost::json;
 
 constexpr std::size_t kStoredDepthLimit = 64;
 
-/// The text as JSON; as a string when it is none (a spec is stored as it was sent).
+/// Parses the text as JSON, or returns it as a string if it is not JSON (a spec is stored as it was sent).
 json::value raw_json(const std::string& text) {
     if (text.empty()) {
         return nullptr;
@@ -24,7 +24,7 @@ json::value raw_json(const std::string& text) {
     return value ? *std::move(value) : json::value(text);
 }
 
-/// `required` must be there.
+/// The member `required` must exist.
 template <class T>
 Result<T> read_whole(const json::value& value, const char* what, const char* required) {
     const JsonPlace place{what, {}};
@@ -126,7 +126,7 @@ std::optional<std::chrono::system_clock::time_point> parse_rfc3339(const std::st
     parts.tm_year -= 1900;
     parts.tm_mon -= 1;
     const auto time = std::chrono::system_clock::from_time_t(timegm(&parts)) + std::chrono::milliseconds(milliseconds);
-    // Other text that reads alike (a 31st of February) is written otherwise.
+    // Rejects impossible dates that are parsed all the same (a 31st of February).
     return rfc3339(time) == text ? std::optional(time) : std::nullopt;
 }
 

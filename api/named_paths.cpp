@@ -5,26 +5,26 @@
 #include <utility>
 
 #include "api/spec_paths.hpp"
-#include "base/file_patterns.hpp"
+#include "base/files/file_patterns.hpp"
 
 namespace distilld::api {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// The end of a path, which quote() cuts off, tells most.
+/// quote() would cut off the end of a path, which says the most.
 std::string in_full(const std::string& path) {
     return "'" + path + "'";
 }
 
-/// What is wrong with a path; empty when nothing is.
+/// What is wrong with a path; empty if nothing is.
 std::string complaint(const std::string& path, Named there, PatternBudget& budget) {
     std::error_code failed;
     const auto status = fs::status(path, failed);
     if (there == Named::folder) {
         return fs::is_directory(status) ? "" : in_full(path) + " is not a folder" + hub_hint(path);
     }
-    // A device or a pipe may be read like a file.
+    // A device or a pipe can be read like a file.
     if (fs::exists(status) && !fs::is_directory(status)) {
         return "";
     }

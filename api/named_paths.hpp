@@ -8,12 +8,12 @@
 
 namespace distilld::api {
 
-/// What to type where a folder that is not there has the form of a model's name, ORGANISATION/MODEL; empty where it has
-/// not. To be added to a message.
+/// A hint with the command that downloads a model, for a missing folder with a name like ORGANISATION/MODEL; else
+/// empty. To be appended to a message.
 [[nodiscard]] std::string hub_hint(const std::string& path);
 
-/// Files and folders that the spec names and that have to be there before the job (SpecField::there) but are not, each
-/// with its pointer; relative paths are taken from the working folder. Looks at the disk.
+/// Missing files and folders that must exist before the job (SpecField::there), each with its pointer. Relative paths
+/// start at the working folder. Reads the disk.
 [[nodiscard]] std::vector<Violation> missing_paths(const JobSpec& spec, const SpecTable& table);
 
 }  // namespace distilld::api

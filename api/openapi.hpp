@@ -4,7 +4,7 @@
 
 namespace distilld::api {
 
-/// The contract of the REST API, api/openapi.yaml, as it was when the program was built.
+/// The contract of the REST API: api/openapi.yaml at the time of the build.
 [[nodiscard]] const std::string& openapi_yaml();
 
 }  // namespace distilld::api

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "api/text_checks.hpp"
+#include "api/kinds/text_checks.hpp"
 #include "base/json_text.hpp"
 
 namespace distilld::api {
@@ -40,7 +40,7 @@ constexpr std::pair<unsigned, const char*> kReasons[] = {
     {507, "Insufficient Storage"},
 };
 
-/// "Error" for what is not registered.
+/// "Error" for an unknown status.
 const char* reason_phrase(unsigned status) noexcept {
     const auto* row = std::ranges::find(kReasons, status, &std::pair<unsigned, const char*>::first);
     return row == std::end(kReasons) ? "Error" : row->second;
@@ -92,15 +92,6 @@ std::string to_json(const Problem& problem) {
     }
     body["error"] = std::move(error);
     return to_text(body);
-}
-
-Response to_response(const Problem& problem, Headers headers) {
-    Response response;
-    response.status = problem.status;
-    response.content_type = "application/problem+json";
-    response.headers = std::move(headers);
-    response.body = to_json(problem);
-    return response;
 }
 
 Problem spec_problem(const SpecViolations& violations, std::string instance) {

@@ -6,7 +6,7 @@ namespace distilld::api {
 
 namespace {
 
-/// One past the string that begins at `at`, quotation marks included.
+/// The position after the string that begins at `at`, including its quotation marks.
 std::size_t end_of_string(std::string_view text, std::size_t at) {
     for (++at; at < text.size() && text[at] != '"' && text[at] != '\n'; ++at) {
         at += text[at] == '\\' ? 1 : 0;
@@ -14,7 +14,7 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
     return std::min(at + 1, text.size());
 }
 
-/// One past the comment that begins at `at`; `at` where there is none, or one without an end.
+/// The position after the comment that begins at `at`; `at` if there is none, or it has no end.
 std::size_t end_of_comment(std::string_view text, std::size_t at) {
     const std::string_view rest = text.substr(at);
     if (rest.starts_with("//")) {
@@ -28,8 +28,8 @@ std::size_t end_of_comment(std::string_view text, std::size_t at) {
 
 std::string without_comments(std::string_view text) {
     std::string bare(text);
-    std::size_t last = std::string::npos;  // of what stands in `bare` so far, blanks aside
-    bool ends_member = false;              // it is a comma behind a member
+    std::size_t last = std::string::npos;  // last character so far that is neither blank nor comment
+    bool ends_member = false;              // that character is a comma after a member
     for (std::size_t at = 0; at < text.size();) {
         if (const std::size_t end = end_of_comment(text, at); end != at) {
             std::ranges::replace_if(

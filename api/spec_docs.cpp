@@ -4,7 +4,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 
-#include "api/teacher_fields.hpp"
+#include "api/section_fields.hpp"
 #include "base/join.hpp"
 #include "base/json_text.hpp"
 
@@ -41,7 +41,7 @@ json::object object_schema(const SpecTable& table, std::string_view section) {
     return schema;
 }
 
-/// Of a section whose members are as another section of the spec.
+/// The schema of a section whose members have the form of another section.
 json::object members_schema(const SpecSection& section, const std::string& root) {
     return {{"type", "object"},
             {"minProperties", 1},
@@ -75,7 +75,7 @@ json::object properties_schema(const SpecTable& table, std::string_view section,
     return properties;
 }
 
-/// What a job of each kind has to have: a generate job does without a student.
+/// Adds what each kind of job requires: a generate job needs no student.
 void add_needs_by_kind(const SpecTable& table, json::object& schema) {
     json::array always;
     json::array of_training;
@@ -98,13 +98,13 @@ void add_needs_by_kind(const SpecTable& table, json::object& schema) {
         }
     }
     schema["required"] = std::move(always);
-    const auto generate = json::object{{"kind", json::object{{"const", name_of(kJobKindNames, JobKind::generate)}}}};
+    const auto generate = json::object{{"kind", json::object{{"const", to_string(JobKind::generate)}}}};
     schema["if"] = json::object{{"properties", generate}, {"required", json::array{"kind"}}};
     schema["then"] = json::object{{"required", json::array{"teacher"}}};
     schema["else"] = json::object{{"required", std::move(of_training)}, {"properties", std::move(ways_of)}};
 }
 
-/// Text that YAML would not take for something else.
+/// Text in a form that YAML reads as a string.
 std::string yaml_text(std::string_view text) {
     const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
     const auto plain = [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '_'; };
@@ -120,13 +120,13 @@ std::string yaml_text(std::string_view text) {
     return quoted + "'";
 }
 
-/// In one line.
+/// The value on one line.
 std::string yaml_flow(const json::value& value) {
     if (const auto* text = value.if_string()) {
         return yaml_text(*text);
     }
     if (value.is_double()) {
-        // YAML 1.1 takes 1e-8 for a text.
+        // YAML 1.1 reads 1e-8 as a text.
         auto text = to_text(value);
         if (const auto exponent = text.find('e'); exponent < text.find('.')) {
             text.insert(exponent, ".0");
@@ -145,7 +145,7 @@ std::string yaml_flow(const json::value& value) {
     return "{ " + joined(*object, ", ", text_of) + " }";
 }
 
-/// A schema of an object, a line a member, its properties in lines of their own.
+/// Writes the schema of an object: one line per member, properties on lines of their own.
 void write_object(const json::object& schema, const std::string& indent, std::string& out) {
     for (const auto& member : schema) {
         if (member.key() != "properties") {
@@ -191,7 +191,7 @@ std::string dotted_name(std::string_view pointer) {
 
 std::string pointer_of(std::string_view name) {
     std::string pointer(name);
-    // A name with slashes is a pointer, whose names may have dots.
+    // A name with slashes is a pointer, and its parts may contain dots.
     if (pointer.find('/') == std::string::npos) {
         std::ranges::replace(pointer, '.', '/');
     }

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <vector>
 
+#include "api/kinds/text_checks.hpp"
 #include "api/spec_docs.hpp"
-#include "api/text_checks.hpp"
 #include "base/join.hpp"
 #include "base/json_text.hpp"
 
 namespace distilld::api {
 namespace {
 
-/// Without the marks of Markdown.
+/// Drops the marks of Markdown.
 std::string plain(std::string_view markdown) {
     std::string text(markdown);
     std::erase(text, '`');
@@ -23,7 +23,7 @@ std::string resuming(const DecidesWeights& decides) {
         return "must be the same";
     }
     if (decides == DecidesWeights::first_weights) {
-        return "a checkpoint's weights stand instead";
+        return "not used: the weights come from the checkpoint";
     }
     if (decides == DecidesWeights::last_bits) {
         return "may change; the last bits of the weights will";
@@ -58,7 +58,7 @@ std::string listed(const SpecTable& table, std::string_view section) {
     return text;
 }
 
-/// Fields that are called so, in whatever section.
+/// The fields with this name, in any section.
 std::vector<const SpecField*> fields_called(const SpecTable& table, std::string_view name) {
     std::vector<const SpecField*> found;
     for (const auto& field : table.fields) {
@@ -99,7 +99,7 @@ std::string all_listed(const SpecTable& table) {
 
 constexpr std::size_t kWidth = 100;
 
-/// Text in lines, each behind `start`.
+/// Wraps text into lines that begin with `start`.
 std::string wrapped(const std::string& text, const std::string& start) {
     std::string out;
     std::string line = start;
@@ -115,22 +115,21 @@ std::string wrapped(const std::string& text, const std::string& start) {
     return out + line + "\n";
 }
 
-/// The members of one object: what stands, and what is commented out. A comma is behind each, so that any of them may
-/// change sides.
+/// The members of one object, active and commented out. Each ends with a comma, so that it can be switched on or off.
 class ObjectText {
   public:
     explicit ObjectText(std::string indent) : indent_(std::move(indent)) {}
 
     void comment(const std::string& text) { text_ += wrapped(plain(text), indent_ + "// "); }
-    /// `text` begins with the member's name and has no comma at its end.
+    /// Adds an active member. `text` begins with the member's name and has no comma at its end.
     void stands(const std::string& text) {
         text_ += indent_ + text + ",\n";
         empty_ = false;
     }
     void left_out(const std::string& text) { text_ += indent_ + "// " + text + ",\n"; }
-    /// Lines that are commented out already.
+    /// Adds lines that are already commented out.
     void block(const std::string& text) { text_ += text; }
-    /// Nothing stands.
+    /// No member is active.
     [[nodiscard]] bool empty() const { return empty_; }
     [[nodiscard]] const std::string& text() const { return text_; }
 
@@ -140,8 +139,8 @@ class ObjectText {
     bool empty_ = true;
 };
 
-/// Stands for a value that has no default, to be replaced: JSON that is of the field's type, but for numbers, of which
-/// each might be taken for one that is meant.
+/// Stands for a value without a default: JSON of the field's type, but null for a number, since any number could be
+/// mistaken for an intended one.
 boost::json::value placeholder(boost::json::object schema) {
     if (const auto* choices = schema.if_contains("oneOf")) {
         schema = boost::json::object(choices->at(0).as_object());
@@ -168,7 +167,7 @@ void add_field(const SpecField& field, const std::map<std::string, boost::json::
     }
 }
 
-/// All lines behind "// ".
+/// Puts "// " at the beginning of all lines.
 std::string commented_out(const std::string& text, const std::string& indent) {
     std::string out;
     for (std::size_t at = 0; at < text.size();) {
@@ -182,7 +181,7 @@ std::string commented_out(const std::string& text, const std::string& indent) {
 
 const std::string kIndent = "  ";
 
-/// The members of a section, "" = of the document.
+/// The members of a section; "" means the document.
 ObjectText object_text(const SpecTable& table, std::string_view pointer,
                        const std::map<std::string, boost::json::value>& values, const std::string& indent) {
     ObjectText object(indent);
@@ -232,7 +231,8 @@ Result<std::string> explain(const SpecTable& table, std::string_view name) {
 }
 
 std::string starting_spec(const SpecTable& table, const std::map<std::string, boost::json::value>& values) {
-    return "// A job spec. What is commented out stands at its default, or may be added; `distilld spec explain FIELD` "
+    return "// A job spec. Lines that are commented out show defaults or optional fields; `distilld spec explain "
+           "FIELD` "
            "says\n"
            "// more of a field, `distilld spec check FILE` what is wrong with the spec. Comments and commas behind the "
            "last\n// member may stay.\n{\n" +

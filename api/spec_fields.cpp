@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "api/section_fields.hpp"
 #include "api/spec_rules.hpp"
-#include "api/student_fields.hpp"
-#include "api/teacher_fields.hpp"
 
 namespace distilld::api {
 namespace {
@@ -26,16 +25,15 @@ std::vector<SpecSection> sections() {
         {.pointer = "/student/lora",
          .open = [](JobSpec& spec) { spec.student.lora.emplace(); },
          .present = [](const JobSpec& spec) { return spec.student.lora.has_value(); },
-         .help =
-             "train low-rank adapters beside the frozen weights of `model`, as PEFT has them, instead of the weights "
-             "(docs/students.md); `{}` takes the defaults"},
+         .help = "train low-rank adapters (LoRA, as in PEFT) beside the frozen weights of `model` "
+                 "(docs/students.md); `{}` takes the defaults"},
         {.pointer = "/teacher",
-         .open = [](JobSpec& spec) { spec.teacher.emplace(); },
-         .present = [](const JobSpec& spec) { return spec.teacher.has_value(); }},
+         .open = [](JobSpec& spec) { spec.teachers.try_emplace(""); },
+         .present = [](const JobSpec& spec) { return spec.teacher() != nullptr; }},
         {.pointer = "/teachers",
-         .present = [](const JobSpec& spec) { return !spec.teachers.empty(); },
+         .present = [](const JobSpec& spec) { return spec.names_teachers(); },
          .members_as = "/teacher",
-         .help = "several teachers by name, instead of `teacher`: a row of the data says whose it is (`\"teacher\": "
+         .help = "several teachers by name, instead of `teacher`: a row of the data names its teacher (`\"teacher\": "
                  "NAME`; without, `default`'s)"},
         {.pointer = "/dataset", .required = "an object with train (a JSONL file) and sequence_length"},
         {.pointer = "/training",
@@ -55,16 +53,16 @@ std::vector<SpecField> document_fields() {
         {.pointer = "/name",
          .kind = make_text(&JobSpec::name, {.max_bytes = 128, .form = &kNameForm}),
          .decides_weights = no,
-         .help = "what people call the job"},
+         .help = "display name of the job"},
         {.pointer = "/kind",
-         .kind = make_choice(&JobSpec::kind, kJobKindNames),
+         .kind = make_choice(&JobSpec::kind, kEnumNames<JobKind>),
          .decides_weights = no,
          .help = "train a student, or generate: write the teacher's answers for the dataset into `teacher.store`. A "
                  "generate job takes `teacher`, `dataset`, and the tokenizer and vocabulary of `student`"},
     };
 }
 
-/// The fields that stand behind the sections.
+/// The fields after the sections.
 std::vector<SpecField> last_document_fields() {
     return {
         {.pointer = "/output",
@@ -73,7 +71,7 @@ std::vector<SpecField> last_document_fields() {
          .help = "folder for the trained student, with its checkpoints in `checkpoints/`; not the folder of "
                  "`student.model`. Two unfinished jobs of one service cannot share it or write into each other's. For "
                  "a generate job it is the store",
-         .required = "the folder that takes the trained student",
+         .required = "the folder for the trained student",
          .needed_by = NeededBy::training,
          .also_known_as = {"output_dir"}},
         {.pointer = "/resume",
@@ -97,7 +95,7 @@ std::vector<SpecField> dataset_fields() {
          .kind = make_paths(&DatasetSpec::train, PathUse::reads, "JSONL file or pattern", kMaxDatasetFiles),
          .decides_weights = no,
          .help = "JSONL to train on, plain or packed with gzip or zstd, in the order given; a pattern (`data/*.jsonl`) "
-                 "stands for its files in the order of their names. docs/data.md describes the lines",
+                 "means the matching files, sorted by name. docs/data.md describes the lines",
          .required = "the JSONL file to train on",
          .there = Named::file,
          .also_known_as = {"train_dataset", "train_file", "dataset_name"}},
@@ -119,12 +117,12 @@ std::vector<SpecField> dataset_fields() {
          .required = "input positions of a row, at least 1",
          .also_known_as = {"max_length", "max_seq_length", "max_seq_len", "block_size", "cutoff_len"}},
         {.pointer = "/dataset/packing",
-         .kind = make_choice_or_boolean(&DatasetSpec::packing, kPackingNames, Packing::joined, Packing::off),
+         .kind = make_choice_or_boolean(&DatasetSpec::packing, kEnumNames<Packing>, Packing::joined, Packing::off),
          .decides_weights = yes,
          .help =
              "true: documents are joined end to end and cut into rows; `documents`: whole documents share a row, and "
              "each is read by itself; false: one document per row, rows of similar length together (docs/packing.md)"},
-        // The checkpoint holds a hash of the rows that it comes to.
+        // The checkpoint holds a hash of the resulting rows.
         {.pointer = "/dataset/overflow",
          .kind = make_choice(&DatasetSpec::overflow, kOverflowNames),
          .decides_weights = no,
@@ -142,7 +140,7 @@ std::vector<SpecField> dataset_fields() {
          .help = "train on the completion of `{\"prompt\", \"completion\"}` lines only; false: on the prompt too",
          .also_known_as = {"assistant_only_loss", "train_on_inputs"}},
         {.pointer = "/dataset/shuffle",
-         .kind = make_choice(&DatasetSpec::shuffle, kShuffleNames),
+         .kind = make_choice(&DatasetSpec::shuffle, kEnumNames<Shuffle>),
          .decides_weights = yes,
          .help = "order of the rows in an epoch. full: at random, by `training.seed`; blocks: one shuffled block after "
                  "the other, so that a student can follow the writer of its store; off: as in the files"},
@@ -174,7 +172,7 @@ std::vector<SpecField> training_fields() {
          .decides_weights = yes,
          .help = "micro-batches per optimizer step. `auto`: by the rows (docs/training.md)",
          .also_known_as = {"gradient_accumulation_steps", "accumulate_grad_batches"}},
-        // The length decides the schedule of the learning rate, but a run may be prolonged.
+        // The length determines the learning rate schedule, but a run may be prolonged.
         {.pointer = "/training/max_steps",
          .kind = make_integer(&TrainingSpec::max_steps, {1, kMaxSteps}),
          .decides_weights = no,
@@ -193,9 +191,9 @@ std::vector<SpecField> training_fields() {
          .help = "peak learning rate",
          .also_known_as = {"lr"}},
         {.pointer = "/training/lr_scheduler_type",
-         .kind = make_choice(&TrainingSpec::lr_scheduler_type, kLrSchedulerNames),
+         .kind = make_choice(&TrainingSpec::lr_scheduler_type, kEnumNames<LrScheduler>),
          .decides_weights = yes,
-         .help = "how the learning rate falls after the warm-up",
+         .help = "decay of the learning rate after the warm-up",
          .also_known_as = {"lr_scheduler", "scheduler"}},
         {.pointer = "/training/warmup_steps",
          .kind = make_integer(&TrainingSpec::warmup_steps, {0, kMaxSteps}),
@@ -230,7 +228,7 @@ std::vector<SpecField> training_fields() {
          .decides_weights = yes,
          .help = "added to the square root of that mean"},
         {.pointer = "/training/optimizer",
-         .kind = make_choice(&TrainingSpec::optimizer, kOptimizerKindNames),
+         .kind = make_choice(&TrainingSpec::optimizer, kEnumNames<OptimizerKind>),
          .decides_weights = yes,
          .help = "adamw_8bit keeps moments in 2 bytes per parameter instead of 8 (blocks of 256, as bitsandbytes; the "
                  "embedding and tensors below 4,096 numbers stay in 32 bits); sgd keeps none, or 4 bytes with "
@@ -271,7 +269,7 @@ std::vector<SpecField> training_fields() {
          .decides_weights = yes,
          .help = "seed of the row order and of new weights",
          .also_known_as = {"random_seed", "data_seed"}},
-        // How many threads there are decides how libtorch splits its sums.
+        // The number of threads determines how libtorch splits its sums.
         {.pointer = "/training/threads",
          .kind = make_integer(&TrainingSpec::threads, {0, 4096}),
          .decides_weights = last_bits,
@@ -294,21 +292,21 @@ std::vector<SpecField> training_fields() {
     };
 }
 
-// They tell of a run, and change nothing of it.
+// These fields only report on a run and do not affect it.
 std::vector<SpecField> eval_fields() {
     constexpr std::size_t kMaxPrompts = 16;
     return {
         {.pointer = "/eval/max_rows",
          .kind = make_integer(&EvalSpec::max_rows, {0, 1ULL << 50}),
          .decides_weights = no,
-         .help = "how many rows of `dataset.eval` are evaluated, from the first",
+         .help = "rows of `dataset.eval` to evaluate, from the first",
          .default_note = "= all",
          .also_known_as = {"max_eval_samples"}},
         {.pointer = "/eval/ask_teacher",
          .kind = make_boolean(&EvalSpec::ask_teacher),
          .decides_weights = no,
-         .help = "ask the teacher about the held-out rows too, for the student's KL divergence from it and for how "
-                 "often both put the same token first (docs/training.md)"},
+         .help = "ask the teacher about the held-out rows too: for the student's KL divergence from it, and for how "
+                 "often both rank the same token first (docs/training.md)"},
         {.pointer = "/eval/sample_prompts",
          .kind = make_texts(&EvalSpec::sample_prompts, {.text = {.may_break_lines = true}, .max_count = kMaxPrompts}),
          .decides_weights = no,
@@ -322,7 +320,7 @@ std::vector<SpecField> eval_fields() {
          .kind = make_number(&EvalSpec::sample_temperature, {.max = 100}),
          .decides_weights = no,
          .help = "above 0: draw the tokens, by `training.seed` and the step",
-         .default_note = "= the likeliest token each time"},
+         .default_note = "= always the most likely token"},
     };
 }
 
@@ -331,7 +329,7 @@ std::vector<SpecField> checkpoint_fields() {
         {.pointer = "/checkpoint/every_steps",
          .kind = make_integer(&CheckpointSpec::every_steps, {0, kMaxSteps}),
          .decides_weights = no,
-         .help = "steps between two checkpoints; there is always one when a run is interrupted, and one at the end, "
+         .help = "steps between two checkpoints; one is always written when a run is interrupted, and one at the end, "
                  "before the last evaluation",
          .default_note = "= by time only",
          .also_known_as = {"save_steps"}},
@@ -343,7 +341,7 @@ std::vector<SpecField> checkpoint_fields() {
         {.pointer = "/checkpoint/keep",
          .kind = make_integer(&CheckpointSpec::keep, {1, 1000}),
          .decides_weights = no,
-         .help = "how many of the newest checkpoints stay on disk",
+         .help = "newest checkpoints to keep on disk",
          .also_known_as = {"save_total_limit"}},
         {.pointer = "/checkpoint/dir",
          .kind = make_path(&CheckpointSpec::dir, PathUse::writes, "folder", true),
@@ -353,17 +351,17 @@ std::vector<SpecField> checkpoint_fields() {
     };
 }
 
-// They tell of a run, and change nothing of it.
+// These fields only report on a run and do not affect it.
 std::vector<SpecField> metrics_fields() {
     return {
         {.pointer = "/metrics/tensorboard_dir",
          .kind = make_path(&MetricsSpec::tensorboard_dir, PathUse::writes, "folder", true),
          .decides_weights = no,
-         .help = "folder for TensorBoard event files, one per run"},
+         .help = "folder for TensorBoard event files, one file per run"},
         {.pointer = "/metrics/jsonl_file",
          .kind = make_path(&MetricsSpec::jsonl_file, PathUse::writes, "file", true),
          .decides_weights = no,
-         .help = "file for the figures of each step, evaluation and checkpoint, one JSON object per line; one file per "
+         .help = "file for the metrics of each step, evaluation and checkpoint, one JSON object per line; one file per "
                  "run"},
         {.pointer = "/metrics/mlflow_url",
          .kind = make_url(&MetricsSpec::mlflow_url),

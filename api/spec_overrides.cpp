@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "api/job_spec_json.hpp"
+#include "api/kinds/text_checks.hpp"
 #include "api/spec_docs.hpp"
-#include "api/text_checks.hpp"
 #include "base/json_text.hpp"
 
 namespace distilld::api {
@@ -30,7 +30,7 @@ Error override_error(const std::string& pointer, const std::string& what) {
     return invalid_input("--set " + pointer + ": " + what);
 }
 
-/// Steps from `parent` to the child that `token` names; makes missing objects.
+/// Steps from `parent` to the child that `token` names; creates missing objects.
 Result<json::value*> step_into(json::value& parent, const std::string& token, const std::string& pointer) {
     if (auto* object = parent.if_object()) {
         auto& child = (*object)[token];
@@ -42,7 +42,7 @@ Result<json::value*> step_into(json::value& parent, const std::string& token, co
     if (auto* array = parent.if_array()) {
         const auto index = index_of(token);
         if (!index || *index >= array->size()) {
-            return override_error(pointer, "'" + token + "' is no index of the array");
+            return override_error(pointer, "'" + token + "' is not an index of the array");
         }
         return &(*array)[*index];
     }
@@ -61,7 +61,7 @@ Result<void> assign(json::value& parent, const std::string& token, json::value v
     if (auto* array = parent.if_array()) {
         const auto index = token == "-" ? std::optional(array->size()) : index_of(token);
         if (!index || *index > array->size()) {
-            return override_error(pointer, "'" + token + "' is no index of the array");
+            return override_error(pointer, "'" + token + "' is not an index of the array");
         }
         if (*index == array->size()) {
             array->push_back(std::move(value));
@@ -109,9 +109,9 @@ Result<std::string> apply_overrides(std::string_view json_text, const std::vecto
     if (!document) {
         return invalid_input("the spec is not JSON: " + document.error().reason);
     }
-    // The value read has one of the two already: laying changes over it would hide the mistake.
+    // Parsing has already dropped one of two equal keys: applying changes to the other would hide the mistake.
     if (const auto twice = duplicate_keys(json_text, kSpecDepthLimit); !twice.empty()) {
-        return invalid_input(twice.front() + ": stands more than once in its object");
+        return invalid_input(twice.front() + ": appears more than once in its object");
     }
     for (const auto& change : overrides) {
         if (auto done = apply_one(*document, change); !done) {

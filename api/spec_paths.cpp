@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "api/spec_fields.hpp"
+#include "pipeline/core/teacher_name.hpp"
 
 namespace distilld::api {
 namespace {
@@ -14,7 +15,7 @@ bool fills_store(const TeacherSpec& teacher) {
 
 PathUse use_of(const SpecField& field, const JobSpec& spec) {
     const PathUse use = field.kind->path_use().value();
-    const bool fills = spec.kind == JobKind::generate || (spec.teacher && fills_store(*spec.teacher));
+    const bool fills = spec.kind == JobKind::generate || (spec.teacher() != nullptr && fills_store(*spec.teacher()));
     return use == PathUse::shares && !fills ? PathUse::reads : use;
 }
 
@@ -52,20 +53,26 @@ void make_paths_absolute(JobSpec& spec, const std::filesystem::path& base, const
             spec, [&base](const std::string& path) { return normal_path((base / path).string()).string(); });
     }
     for (auto& [name, teacher] : spec.teachers) {
+        if (name.empty()) {
+            continue;  // the table has its fields
+        }
         JobSpec alone;
-        alone.teacher = std::move(teacher);
+        alone.teachers[""] = std::move(teacher);
         make_paths_absolute(alone, base, table);
-        teacher = *std::move(alone.teacher);
+        teacher = std::move(*alone.teacher());
     }
 }
 
 void each_path(const JobSpec& spec, const SpecTable& table, const VisitPath& visit) {
     each_path_of(spec, table, "", "", visit);
     for (const auto& [name, teacher] : spec.teachers) {
+        if (name.empty()) {
+            continue;
+        }
         JobSpec alone;
         alone.kind = spec.kind;
-        alone.teacher = teacher;
-        each_path_of(alone, table, "/teacher", "/teachers/" + name, visit);
+        alone.teachers[""] = teacher;
+        each_path_of(alone, table, "/teacher", teacher_pointer(name), visit);
     }
 }
 

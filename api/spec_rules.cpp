@@ -9,7 +9,7 @@
 namespace distilld::api {
 namespace {
 
-/// Of a spec field that a train job alone has to have, a generate job may do without.
+/// Whether the job trains. A generate job does not need the fields that only a train job requires.
 bool trains(const SpecReading& reading) {
     return reading.spec.kind == JobKind::train;
 }
@@ -20,10 +20,10 @@ void generating_takes_a_teacher(SpecReading& reading) {
     }
 }
 
-/// What is wrong with its path is another's to say.
+/// An invalid path counts too; its own field reports it.
 bool names_a_model(const SpecReading& reading) {
     constexpr std::string_view kField = "/teacher/model_dir";
-    return reading.given(kField) && (!reading.good.contains(kField) || !reading.spec.teacher->model_dir.empty());
+    return reading.given(kField) && (!reading.good.contains(kField) || !reading.spec.teacher()->model_dir.empty());
 }
 
 void answers_have_a_source(SpecReading& reading) {
@@ -41,15 +41,15 @@ void answers_have_a_source(SpecReading& reading) {
                                                   "stored answers");
     }
     if (!trains(reading) && !store) {
-        reading.require("/teacher/store", "the folder that takes the teacher's answers");
+        reading.require("/teacher/store", "the folder for the teacher's answers");
     }
-    const TeacherCache cache = reading.spec.teacher->cache;
+    const TeacherCache cache = reading.spec.teacher()->cache;
     if (trains(reading) && !store && (cache == TeacherCache::read || cache == TeacherCache::write)) {
         reading.violate("/teacher/cache", "conflict", "needs a store: give /teacher/store too");
     }
 }
 
-/// What the rows of several teachers have to have in common is what a micro-batch is one array of.
+/// Checks what several teachers must have in common, because a micro-batch has one array of targets for all its rows.
 void several_teachers_fit_together(SpecReading& reading) {
     if (reading.given("/teacher")) {
         reading.violate("/teachers", "conflict", "give teacher or teachers, not both");
@@ -59,14 +59,15 @@ void several_teachers_fit_together(SpecReading& reading) {
                         "a generate job asks one teacher: give it as teacher, and a dataset with its rows alone (their "
                         "store serves the job with several teachers too)");
     }
-    std::map<std::string, std::string> owners;  // of stores
-    const auto& teachers = reading.spec.teachers;
+    std::map<std::string, std::string> owners;  // owners of stores
+    auto teachers = reading.spec.teachers;
+    teachers.erase("");
     for (const auto& [name, teacher] : teachers) {
         const std::string pointer = "/teachers/" + name;
         const auto& [first_name, first] = *teachers.begin();
         if (teacher.targets == TargetsChoice::hidden) {
             reading.violate(pointer + "/targets", "conflict",
-                            "is hidden, but a student holds the head of one teacher: give topk or logits");
+                            "is hidden, but a student can use the head of one teacher only: use topk or logits");
         }
         if ((teacher.top_k == 0) != (first.top_k == 0)) {
             reading.violate(pointer + "/top_k", "conflict",
@@ -83,16 +84,16 @@ void several_teachers_fit_together(SpecReading& reading) {
     }
 }
 
-/// How a model computes is ours to say where it computes in the process.
+/// placement, dtype and threads apply only to a model that computes in the process.
 void computing_takes_a_model(SpecReading& reading) {
     if (names_a_model(reading)) {
         return;
     }
     const TeacherSpec defaults;
-    const TeacherSpec& given = *reading.spec.teacher;
+    const TeacherSpec& given = *reading.spec.teacher();
     const auto refuse = [&reading](bool said, const char* field) {
         if (said) {
-            reading.violate(field, "conflict", "is of a teacher in the process: give /teacher/model_dir too");
+            reading.violate(field, "conflict", "is for a teacher in the process: give /teacher/model_dir too");
         }
     };
     refuse(given.placement != defaults.placement, "/teacher/placement");
@@ -100,14 +101,14 @@ void computing_takes_a_model(SpecReading& reading) {
     refuse(given.threads != defaults.threads, "/teacher/threads");
 }
 
-/// A generate job writes into the store and nowhere else, and asks for several rows at a time.
+/// A generate job writes only into the store, and requests several rows at a time.
 void generating_has_its_own_defaults(SpecReading& reading) {
     constexpr std::uint32_t kRowsOfARequest = 8;
     if (trains(reading)) {
         return;
     }
-    if (reading.spec.teacher) {
-        reading.spec.output = reading.spec.teacher->store;
+    if (reading.spec.teacher() != nullptr) {
+        reading.spec.output = reading.spec.teacher()->store;
     }
     if (!reading.given("/training/batch_size") || reading.spec.training.batch_size_auto) {
         reading.spec.training.batch_size = kRowsOfARequest;
@@ -127,20 +128,20 @@ void generating_tells_no_figures(SpecReading& reading) {
     for (const auto& [pointer, value] : sinks) {
         if (!value->empty()) {
             reading.violate(pointer, "conflict",
-                            "takes the figures of training steps, which a generate job has none of; how far it is says "
-                            "its progress");
+                            "receives the metrics of training steps, and a generate job has no steps: see its progress "
+                            "instead");
         }
     }
 }
 
-/// With packing true documents go on in the next row.
+/// With packing true, documents continue in the next row.
 void overflow_is_of_rows_with_whole_documents(SpecReading& reading) {
     const DatasetSpec& dataset = reading.spec.dataset;
     if (dataset.overflow != Overflow::automatic && dataset.packing == Packing::joined) {
         reading.violate(
             "/dataset/overflow", "conflict",
-            "applies only where rows hold whole documents, but with /dataset/packing true a document continues in the "
-            "next row: leave it out, or set /dataset/packing to \"documents\" or false");
+            "applies only when rows hold whole documents; with /dataset/packing true, a document continues in the next "
+            "row: leave it out, or set /dataset/packing to \"documents\" or false");
     }
 }
 
@@ -155,19 +156,18 @@ void student_has_a_network(SpecReading& reading) {
     }
 }
 
-/// An adapter is of a base that is there, as it is.
+/// An adapter needs existing, unchanged base weights.
 void adapters_have_a_base(SpecReading& reading) {
     if (!reading.spec.student.lora) {
         return;
     }
     if (reading.spec.student.init == StudentInit::random) {
-        reading.violate(
-            "/student/lora", "conflict",
-            "adapts weights that are there, but init is random: leave out lora, or say init \"pretrained\"");
+        reading.violate("/student/lora", "conflict",
+                        "adapts existing weights, but init is random: leave out lora, or set init to \"pretrained\"");
     }
     if (reading.given("/student/config")) {
         reading.violate("/student/lora", "conflict",
-                        "adapts the model as its folder has it: leave out config, which would make another of it");
+                        "adapts the model as it is in its folder: leave out config, which would change it");
     }
 }
 
@@ -175,11 +175,12 @@ void quantization_is_of_weights_that_learn(SpecReading& reading) {
     const StudentSpec& student = reading.spec.student;
     if (student.quantization == Quantization::none) {
         if (!student.quantize_modules.empty()) {
-            reading.violate("/student/quantize_modules", "conflict", "says what is quantized: say quantization too");
+            reading.violate("/student/quantize_modules", "conflict",
+                            "names modules to quantize: give quantization too");
         }
     } else if (reading.given("/student/lora")) {
         reading.violate("/student/quantization", "conflict",
-                        "is of weights that learn, but with lora they are frozen: leave one of them out");
+                        "applies to trained weights, but lora freezes them: leave one of the two out");
     }
 }
 
@@ -195,10 +196,10 @@ void run_has_one_length(SpecReading& reading) {
 }
 
 void targets_fit_top_k(SpecReading& reading) {
-    if (!reading.spec.teacher || !reading.good.contains("/teacher/targets")) {
+    if (reading.spec.teacher() == nullptr || !reading.good.contains("/teacher/targets")) {
         return;
     }
-    const TeacherSpec& teacher = *reading.spec.teacher;
+    const TeacherSpec& teacher = *reading.spec.teacher();
     const bool all_tokens = teacher.targets == TargetsChoice::logits || teacher.targets == TargetsChoice::hidden;
     if (teacher.targets == TargetsChoice::topk && teacher.top_k == 0) {
         reading.violate("/teacher/targets", "conflict", "is topk, but top_k does not say how many tokens");
@@ -211,8 +212,8 @@ void targets_fit_top_k(SpecReading& reading) {
 }
 
 void teacher_has_one_key(SpecReading& reading) {
-    if (reading.spec.teacher && !reading.spec.teacher->api_key_env.empty() &&
-        !reading.spec.teacher->api_key_file.empty()) {
+    if (reading.spec.teacher() != nullptr && !reading.spec.teacher()->api_key_env.empty() &&
+        !reading.spec.teacher()->api_key_file.empty()) {
         reading.violate("/teacher/api_key_file", "conflict", "give api_key_env or api_key_file, not both");
     }
 }
@@ -230,27 +231,25 @@ void momentum_is_of_sgd(SpecReading& reading) {
     const TrainingSpec& training = reading.spec.training;
     if (reading.good.contains("/training/sgd_momentum") && training.sgd_momentum > 0 &&
         training.optimizer != OptimizerKind::sgd) {
-        reading.violate(
-            "/training/sgd_momentum", "conflict",
-            std::string("is of sgd, but /training/optimizer is ") + name_of(kOptimizerKindNames, training.optimizer));
+        reading.violate("/training/sgd_momentum", "conflict",
+                        std::string("is for sgd, but /training/optimizer is ") + to_string(training.optimizer));
     }
 }
 
-/// Two names of one number.
+/// Both fields name the same number.
 void held_out_rows_are_said_once(SpecReading& reading) {
     JobSpec& spec = reading.spec;
     const std::uint64_t older = spec.dataset.eval_rows;
     if (older > 0 && spec.eval.max_rows > 0 && older != spec.eval.max_rows) {
         reading.violate("/eval/max_rows", "conflict",
-                        "is " + std::to_string(spec.eval.max_rows) + ", but /dataset/eval_rows, its older name, is " +
+                        "is " + std::to_string(spec.eval.max_rows) + ", but /dataset/eval_rows, its old name, is " +
                             std::to_string(older) + ": give one of them");
     }
 }
 
 void sampling_belongs_to_an_evaluation(SpecReading& reading) {
     if (trains(reading) && !reading.spec.eval.sample_prompts.empty() && !reading.given("/dataset/eval")) {
-        reading.violate("/eval/sample_prompts", "conflict",
-                        "the student is sampled when it is evaluated, on what /dataset/eval names: give that too");
+        reading.violate("/eval/sample_prompts", "conflict", "samples are drawn at evaluations: give /dataset/eval too");
     }
 }
 

@@ -1,4 +1,4 @@
-#include "api/student_fields.hpp"
+#include "api/section_fields.hpp"
 
 #include "api/job_spec_json.hpp"
 #include "base/json_text.hpp"
@@ -17,7 +17,7 @@ constexpr TextForm kDeviceForm{
     .complaint = "must be \"auto\", \"cpu\", \"cuda\" or \"cuda:n\" with n from 0 to 99",
 };
 
-/// Any object, kept as its text.
+/// Any object, kept as text.
 FieldKind<JobSpec> config_kind() {
     const auto to = [](const StudentSpec& student) -> json::value {
         if (!student.config_json) {
@@ -35,26 +35,26 @@ FieldKind<JobSpec> config_kind() {
 
 }  // namespace
 
-// Of the network a checkpoint holds itself what decides: its config and its weights. So the folder that a run started
-// from may have moved.
+// A checkpoint itself holds what determines the network: its config and weights. So the folder that a run started from
+// may have moved.
 std::vector<SpecField> student_fields() {
     return {
         {.pointer = "/student/model",
          .kind = make_path(&StudentSpec::model, PathUse::reads, "Hugging Face folder"),
          .decides_weights = first_weights,
-         .help = "the network to train; with `lora`, the base, or a PEFT folder to go on from",
+         .help = "the network to train; with `lora`, the base model, or a PEFT folder to continue from",
          .default_note = "required, unless `init` is `\"random\"` and `config` is given",
          .there = Named::folder,
          .also_known_as = {"model_name_or_path", "model_name", "student_model"}},
         {.pointer = "/student/init",
-         .kind = make_choice(&StudentSpec::init, kStudentInitNames),
+         .kind = make_choice(&StudentSpec::init, kEnumNames<StudentInit>),
          .decides_weights = first_weights,
          .help = "keep the folder's weights, or draw new ones"},
         {.pointer = "/student/config",
          .kind = config_kind(),
          .decides_weights = no,
-         .help = "fields of the model's `config.json`, laid over the folder's"},
-        // The checkpoint holds a hash of the ids that the text came to.
+         .help = "fields of the model's `config.json`; they override the folder's"},
+        // The checkpoint holds a hash of the resulting token ids.
         {.pointer = "/student/tokenizer",
          .kind = make_path(&StudentSpec::tokenizer, PathUse::reads, "folder", true),
          .decides_weights = no,
@@ -68,17 +68,16 @@ std::vector<SpecField> student_fields() {
          .kind = make_choice(&StudentSpec::dtype, kDtypeNames),
          .decides_weights = yes,
          .help = "bf16 = fp32 master weights, bf16 arithmetic; auto is bf16 on CUDA and on CPUs with AMX or "
-                 "AVX512-BF16, else fp32. A run that is resumed under auto keeps its first choice on every machine",
+                 "AVX512-BF16, else fp32. A resumed run keeps the first choice of auto, on every machine",
          .also_known_as = {"torch_dtype", "bf16", "fp16", "precision"}},
-        // Another device computes the same sums in another order, as another number of threads does; a run must be
-        // able to go on where there is no GPU, or another one. The warning stands for dtype auto too, which may come
-        // out otherwise there.
+        // Another device sums in another order, as another number of threads does, but a run must be able to continue
+        // without a GPU, or on another one. The warning also covers dtype auto, which may resolve differently there.
         {.pointer = "/student/device",
          .kind = make_text(&StudentSpec::device, {.max_bytes = 16, .form = &kDeviceForm}),
          .decides_weights = last_bits,
          .help = "where the student is trained; auto takes CUDA if there is a GPU. `cuda:n` is GPU n, counted from 0"},
         {.pointer = "/student/quantization",
-         .kind = make_choice(&StudentSpec::quantization, kQuantizationNames),
+         .kind = make_choice(&StudentSpec::quantization, kEnumNames<Quantization>),
          .decides_weights = yes,
          .help = "ternary: linear modules compute with weights of -1, 0 and 1, a scale, and 8-bit inputs; training "
                  "updates full-precision weights behind them (docs/students.md)"},
@@ -108,7 +107,7 @@ std::vector<SpecField> student_fields() {
          .decides_weights = yes,
          .help = "modules that get an adapter, by the last part of their names (`[\"q_proj\", \"v_proj\"]`) or more of "
                  "it",
-         .default_note = "= all linear ones but the head, or those of the adapter that is gone on from",
+         .default_note = "= all linear ones but the head, or those of the adapter that the run continues from",
          .also_known_as = {"lora_target_modules"}},
         {.pointer = "/student/lora/merge",
          .kind = make_boolean(&LoraSpec::merge),

@@ -1,4 +1,4 @@
-#include "api/teacher_fields.hpp"
+#include "api/section_fields.hpp"
 
 #include <regex>
 
@@ -7,7 +7,7 @@ namespace {
 
 using enum DecidesWeights::Answer;
 
-// Whoever may submit jobs names the endpoints as well: only what the operator has marked as a key may go there.
+// Clients that submit jobs also name the endpoints: only what the operator has marked as a key may be sent there.
 constexpr TextForm kKeyVariableForm{
     .pattern = "DISTILLD_KEY_[A-Za-z0-9_]+",
     .values = "name of an environment variable, `DISTILLD_KEY_…`",
@@ -15,7 +15,7 @@ constexpr TextForm kKeyVariableForm{
         "must be the name of an environment variable that begins with DISTILLD_KEY_, such as "
         "DISTILLD_KEY_TEACHER, not the key itself",
 };
-// A name below the folder of keys, not a way out of it.
+// A name below the folder of keys that cannot lead out of it.
 constexpr TextForm kKeyFileForm{
     .pattern = "[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*",
     .values = "file below the operator's folder of keys",
@@ -36,7 +36,7 @@ FieldKind<JobSpec> concurrency_kind(IntegerRange range) {
     return make_field<TeacherSpec>(integer_or_auto_kind(range), to, from);
 }
 
-/// Of names without an enumeration here.
+/// A choice of names without an enumeration here.
 FieldKind<JobSpec> names_kind(std::string TeacherSpec::* member, const auto& names) {
     return make_field(choice_kind({names.begin(), names.end()}), member);
 }
@@ -48,7 +48,7 @@ bool is_teacher_name(std::string_view text) {
     return std::regex_match(text.begin(), text.end(), form);
 }
 
-// A teacher may move to other endpoints and be asked in another way, as long as it answers the same questions.
+// A teacher may move to other endpoints and be asked differently, if it answers the same questions.
 std::vector<SpecField> teacher_fields() {
     return {
         {.pointer = "/teacher/endpoints",
@@ -67,20 +67,20 @@ std::vector<SpecField> teacher_fields() {
          .there = Named::folder,
          .also_known_as = {"teacher_model_name_or_path", "teacher_model"}},
         {.pointer = "/teacher/placement",
-         .kind = make_choice(&TeacherSpec::placement, kTeacherPlacementNames),
+         .kind = make_choice(&TeacherSpec::placement, kEnumNames<TeacherPlacement>),
          .decides_weights = no,
          .help = "where `model_dir` computes: on the student's device (rank0), always on the CPU (cpu), with its "
-                 "layers spread over all CUDA devices (balanced), or on the CPU from the mapped files, which all "
-                 "processes of a machine share (shared; `dtype` has to be that of the files)"},
+                 "layers distributed over all CUDA devices (balanced), or on the CPU from mapped files that all "
+                 "processes of a machine share (shared; `dtype` must equal that of the files)"},
         {.pointer = "/teacher/dtype",
          .kind = make_choice(&TeacherSpec::dtype, kDtypeNames),
          .decides_weights = no,
          .help = "arithmetic of `model_dir`; auto is bf16 on CUDA and on CPUs with AMX or AVX512-BF16, else fp32. A "
-                 "run that is resumed under auto keeps its first choice on every machine"},
+                 "resumed run keeps the first choice of auto, on every machine"},
         {.pointer = "/teacher/threads",
          .kind = make_integer(&TeacherSpec::threads, {0, 4096}),
          .decides_weights = no,
-         .help = "CPU threads of `model_dir`, besides those of the student (`/training/threads`)",
+         .help = "CPU threads of `model_dir`, in addition to the student's (`/training/threads`)",
          .default_note = "= half the cores, at least one"},
         {.pointer = "/teacher/protocol",
          .kind = make_choice(&TeacherSpec::protocol, kTeacherProtocolNames),
@@ -98,12 +98,12 @@ std::vector<SpecField> teacher_fields() {
          .kind = make_integer(&TeacherSpec::window, {0, 1U << 20}),
          .decides_weights = no,
          .help = "micro-batches that are requested ahead of training",
-         .default_note = "= 4 × `max_concurrent`, more when answers come in so uneven that requests have to wait, as "
+         .default_note = "= 4 × `max_concurrent`, more if requests would otherwise wait for slow answers, as far as "
                          "`window_bytes` allows"},
         {.pointer = "/teacher/window_bytes",
          .kind = make_size(&TeacherSpec::window_bytes, {1, 1ULL << 50}),
          .decides_weights = no,
-         .help = "bytes of memory for answers that wait, arrive or are decoded"},
+         .help = "memory for answers that are waiting, arriving or being decoded, in bytes"},
         {.pointer = "/teacher/timeout_secs",
          .kind = make_seconds(&TeacherSpec::timeout_secs, {.max = 86400, .ends = Ends::open_min}),
          .decides_weights = no,
@@ -121,14 +121,14 @@ std::vector<SpecField> teacher_fields() {
         {.pointer = "/teacher/max_retry_after_secs",
          .kind = make_seconds(&TeacherSpec::max_retry_after_secs, {.max = 86400}),
          .decides_weights = no,
-         .help = "longest pause that an endpoint may ask for (Retry-After), in seconds; it is asked again after that"},
+         .help = "longest `Retry-After` that is honoured, in seconds; the endpoint is asked again after that"},
         {.pointer = "/teacher/top_k",
          .kind = make_integer(&TeacherSpec::top_k, {0, 65536}),
          .decides_weights = yes,
-         .help = "how many of the most likely tokens the teacher sends per position",
+         .help = "most likely tokens that the teacher sends per position",
          .default_note = "= all tokens",
          .also_known_as = {"loss_top_k", "top_logprobs", "num_logprobs"}},
-        // Hidden states give the logits that the teacher would have sent but for their last bits.
+        // Hidden states give the teacher's logits except for their last bits.
         {.pointer = "/teacher/targets",
          .kind = make_choice(&TeacherSpec::targets, kTargetsChoiceNames),
          .decides_weights = yes,
@@ -140,11 +140,12 @@ std::vector<SpecField> teacher_fields() {
          .kind =
              make_text(&TeacherSpec::api_key_env, {.max_bytes = 256, .may_be_empty = true, .form = &kKeyVariableForm}),
          .decides_weights = no,
-         .help = "bearer key, in the environment of `distilld serve` or `run`; the key itself never stands in a spec"},
+         .help = "environment variable of `distilld serve` or `run` that holds the bearer key; a spec never contains "
+                 "the key itself"},
         {.pointer = "/teacher/api_key_file",
          .kind = make_text(&TeacherSpec::api_key_file, {.max_bytes = 256, .may_be_empty = true, .form = &kKeyFileForm}),
          .decides_weights = no,
-         .help = "bearer key, below the folder that the operator gave: `distilld serve --key-root DIR`, or "
+         .help = "file with the bearer key, below the folder of `distilld serve --key-root DIR`, or of "
                  "`DISTILLD_KEYS_DIR` for `run`; it is read when the job starts"},
         {.pointer = "/teacher/ca_file",
          .kind = make_path(&TeacherSpec::ca_file, PathUse::reads, "PEM file", true),
@@ -154,8 +155,8 @@ std::vector<SpecField> teacher_fields() {
         {.pointer = "/teacher/require_same_tokenizer",
          .kind = make_boolean(&TeacherSpec::require_same_tokenizer),
          .decides_weights = no,
-         .help = "refuse a teacher that has another tokenizer than the student, if the two can be compared; false: "
-                 "warn and go on"},
+         .help = "refuse a teacher whose tokenizer differs from the student's, if the two can be compared; false: warn "
+                 "and continue"},
         {.pointer = "/teacher/max_retries",
          .kind = make_integer(&TeacherSpec::max_retries, {0, 1000}),
          .decides_weights = no,
@@ -169,9 +170,9 @@ std::vector<SpecField> teacher_fields() {
          .kind = make_path(&TeacherSpec::store, PathUse::shares, "folder", true),
          .decides_weights = no,
          .help = "folder of stored answers. Without `endpoints` and `model_dir` the student learns from them alone, "
-                 "and waits for those that a writer has not written yet; with one of these, see `cache`"},
+                 "and waits for those that are not written yet; with one of these, see `cache`"},
         {.pointer = "/teacher/cache",
-         .kind = make_choice(&TeacherSpec::cache, kTeacherCacheNames),
+         .kind = make_choice(&TeacherSpec::cache, kEnumNames<TeacherCache>),
          .decides_weights = no,
          .help = "use of a store beside a teacher: read what it holds, write what it lacks, both, or neither"},
         {.pointer = "/teacher/store_format",

@@ -4,7 +4,7 @@
 
 namespace distilld::api {
 
-/// Puts "?…" in place of the query, which may hold a key, of each text in `value` that is a URL.
+/// Replaces the query of each URL in `value` with "?…", because it may hold a key.
 void hide_url_queries(boost::json::value& value);
 
 }  // namespace distilld::api

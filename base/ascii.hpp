@@ -1,11 +1,18 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
 namespace distilld {
 
-/// In lower case: the letters of ASCII, whatever the locale. Other bytes stay as they are.
+/// Strips the blanks at both ends.
+[[nodiscard]] inline std::string_view trimmed(std::string_view text, std::string_view blanks = " \t") noexcept {
+    text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
+    return text.substr(0, text.find_last_not_of(blanks) + 1);
+}
+
+/// Converts ASCII letters to lower case, in every locale. Other bytes stay as they are.
 [[nodiscard]] inline std::string ascii_lower(std::string_view text) {
     std::string result(text);
     for (char& c : result) {

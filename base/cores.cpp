@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <new>
 #include <numeric>
@@ -25,7 +26,7 @@ std::uint32_t number_in(const std::filesystem::path& file) {
 
 std::vector<std::uint32_t> allowed_cores() {
     std::vector<std::uint32_t> cores;
-    // The kernel refuses a set that is smaller than its own; how large that is it does not say.
+    // The kernel refuses a set that is smaller than its own, but does not tell its size.
     for (std::size_t count = kFewestCores; count <= kMostCores; count *= 2) {
         const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(count),
                                                                    [](cpu_set_t* it) { CPU_FREE(it); });
@@ -45,7 +46,7 @@ std::vector<std::uint32_t> allowed_cores() {
             break;
         }
     }
-    if (cores.empty()) {  // a sandbox that forbids to ask
+    if (cores.empty()) {  // a sandbox forbids the call
         cores.resize(std::max(1U, std::thread::hardware_concurrency()));
         std::iota(cores.begin(), cores.end(), 0U);
     }
@@ -108,6 +109,24 @@ CoreSet::CoreSet(std::span<const std::uint32_t> cores) {
 
 bool CoreSet::apply() const noexcept {
     return !set_ || ::sched_setaffinity(0, bytes_, set_.get()) == 0;
+}
+
+std::string cpuinfo() {
+    std::ifstream file("/proc/cpuinfo");
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool multiplies_bf16(std::string_view cpuinfo) {
+    while (!cpuinfo.empty()) {
+        const std::string_view line = cpuinfo.substr(0, cpuinfo.find('\n'));
+        if (line.starts_with("flags")) {
+            const std::string words = std::string(line) + ' ';
+            const auto has = [&words](const char* flag) { return words.find(flag) != std::string::npos; };
+            return (has(" amx_bf16 ") && has(" amx_tile ")) || has(" avx512_bf16 ");
+        }
+        cpuinfo.remove_prefix(line.size() == cpuinfo.size() ? line.size() : line.size() + 1);
+    }
+    return false;
 }
 
 }  // namespace distilld

@@ -7,33 +7,33 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-/// Cores as the kernel numbers them: logical processors, of which a physical core may have several.
+/// Cores as the kernel numbers them: logical processors. A physical core may have several.
 namespace distilld {
 
-/// Those that the calling thread may run on, ascending; never none.
+/// The cores that the calling thread may run on, ascending; never empty.
 [[nodiscard]] std::vector<std::uint32_t> allowed_cores();
 
-/// How many these are. Other than std::thread::hardware_concurrency() it knows of taskset, cpusets and slots.
+/// The number of these cores. Unlike std::thread::hardware_concurrency(), it respects taskset, cpusets and slots.
 [[nodiscard]] std::uint32_t core_count();
 
-/// The same cores, the siblings of a physical core side by side and the physical cores of a package too, so that parts
-/// cut from the list share as little as may be. `sysfs` is the kernel's folder of processors; a core that it does not
-/// know comes last.
+/// The same cores, sorted so that siblings of a physical core and the physical cores of a package are adjacent: parts
+/// of the list share as little as possible. `sysfs` is the kernel's folder of processors; an unknown core comes last.
 [[nodiscard]] std::vector<std::uint32_t> side_by_side(std::span<const std::uint32_t> cores,
                                                       const std::filesystem::path& sysfs = "/sys/devices/system/cpu");
 
-/// "0-2,5", as /proc/PID/status writes it.
+/// "0-2,5", as in /proc/PID/status.
 [[nodiscard]] std::string core_list(std::vector<std::uint32_t> cores);
 
-/// A set of cores as the kernel takes it. It may be used between fork and exec: apply() allocates nothing.
+/// A set of cores in the kernel's form. Usable between fork and exec: apply() does not allocate.
 class CoreSet {
   public:
     /// Empty: apply() changes nothing.
     explicit CoreSet(std::span<const std::uint32_t> cores);
 
-    /// Binds the calling thread, and what it starts from here on, to them. False: errno says why.
+    /// Binds the calling thread, and threads that it starts later, to the cores. If false, see errno.
     [[nodiscard]] bool apply() const noexcept;
 
   private:
@@ -43,5 +43,12 @@ class CoreSet {
     std::unique_ptr<cpu_set_t, Free> set_;
     std::size_t bytes_ = 0;
 };
+
+/// The text of /proc/cpuinfo.
+[[nodiscard]] std::string cpuinfo();
+
+/// Whether the first processor in the text of /proc/cpuinfo has instructions for bf16 products: tiles (AMX), or
+/// AVX512-BF16's dot products.
+[[nodiscard]] bool multiplies_bf16(std::string_view cpuinfo);
 
 }  // namespace distilld

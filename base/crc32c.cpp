@@ -14,7 +14,7 @@ constexpr std::uint32_t kPolynomial = 0x82F63B78U;  // reflected
 
 using Table = std::array<std::uint32_t, 256>;
 
-/// tables[j][b]: what byte b does to the register when j more bytes follow it.
+/// tables[j][b]: the effect of byte b on the register when j more bytes follow it.
 constexpr std::array<Table, 8> make_tables() {
     std::array<Table, 8> tables{};
     for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -47,13 +47,13 @@ std::uint32_t step(std::uint32_t state, std::byte byte) noexcept {
 
 #if defined(__x86_64__)
 
-/// Three blocks are summed side by side, because an instruction takes three cycles and a new one can start in each.
+/// Bytes of a block. Three blocks are summed in parallel: an instruction takes three cycles, but one can start in each.
 constexpr std::size_t kBlockBytes = 1024;
 
-/// What a register becomes when `kBlockBytes` zeros follow, a table for each of its bytes.
+/// The effect of `kBlockBytes` zeros on a register, as one table for each of its bytes.
 constexpr std::array<Table, 4> make_shift_tables() {
     std::array<Table, 4> shift{};
-    std::array<std::uint32_t, 32> images{};  // of each single bit
+    std::array<std::uint32_t, 32> images{};  // the effect on each single bit
     for (std::size_t bit = 0; bit < 32; ++bit) {
         std::uint32_t value = std::uint32_t{1} << bit;
         for (std::size_t i = 0; i < kBlockBytes; ++i) {

@@ -7,8 +7,8 @@
 
 namespace distilld {
 
-/// T is Struct or const Struct: for the free function template that names the fields of a struct, once for those who
-/// read it and those who write it (base/json_fields.hpp), where they are not just its members:
+/// T is Struct or const Struct. For the free function template that names the fields of a struct once, for reading and
+/// writing (base/json_fields.hpp), if they are not simply its members:
 ///
 ///     template <class Visitor, Describes<Point> T>
 ///     void describe(Visitor& v, T& point) {
@@ -18,7 +18,7 @@ namespace distilld {
 template <class T, class Struct>
 concept Describes = std::same_as<std::remove_const_t<T>, Struct>;
 
-/// The same where the fields are members, under their names, with one line beside the struct:
+/// The same for fields that are members with the same names; needs one line after the struct:
 ///
 ///     BOOST_DESCRIBE_STRUCT(Point, (), (x, y))
 template <class Visitor, class T>

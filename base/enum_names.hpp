@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <boost/describe/enum.hpp>
+#include <boost/describe/enumerators.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,8 +11,8 @@
 
 namespace distilld {
 
-/// One row of the table that says how the values of an enumeration are spelt in JSON, on command lines and in messages.
-/// Each enumeration has one such table, beside it.
+/// A row of the table that names an enumeration's values in JSON, on command lines and in messages. Each enumeration
+/// has one such table: generated from its enumerators (BOOST_DESCRIBE_ENUM), or written next to it.
 template <class Enum>
 struct EnumName {
     const char* text;
@@ -37,7 +40,7 @@ template <class Names>
     return texts;
 }
 
-/// Nothing for a text that no row has.
+/// nullopt for a text without a row.
 template <class Names>
 [[nodiscard]] constexpr auto value_of(const Names& names, std::string_view text) noexcept {
     std::optional<std::remove_cvref_t<decltype(names[0].value)>> found;
@@ -49,11 +52,31 @@ template <class Names>
     return found;
 }
 
-/// An enumeration whose table is found by a function beside it (argument-dependent lookup):
+namespace detail {
+template <class Enum>
+inline constexpr auto kDescribedNames = []<template <class...> class List, class... Row>(List<Row...>*) {
+    return std::array{EnumName<Enum>{Row::name, Row::value}...};
+}(static_cast<boost::describe::describe_enumerators<Enum>*>(nullptr));
+}  // namespace detail
+
+/// The table of an enumeration that uses its enumerators as names; needs one line after the enumeration:
+///
+///     BOOST_DESCRIBE_ENUM(Colour, red, blue)
+template <class Enum>
+    requires boost::describe::has_describe_enumerators<Enum>::value
+[[nodiscard]] constexpr const auto& enum_names(Enum) noexcept {
+    return detail::kDescribedNames<Enum>;
+}
+
+/// An enumeration with a function in its namespace that returns its table (argument-dependent lookup):
 ///
 ///     constexpr const auto& enum_names(Colour) { return kColourNames; }
 template <class Enum>
 concept NamedEnum = std::is_enum_v<Enum> && requires(Enum value) { enum_names(value); };
+
+/// The table of an enumeration.
+template <NamedEnum Enum>
+inline constexpr const auto& kEnumNames = enum_names(Enum{});
 
 template <NamedEnum Enum>
 [[nodiscard]] constexpr const char* to_string(Enum value) noexcept {

@@ -8,18 +8,18 @@
 
 namespace distilld {
 
-/// What went wrong, for a person: one sentence that names the field, file or endpoint.
+/// The kind of an error. Error::message is for people: one sentence that names the field, file or endpoint.
 enum class ErrorKind {
-    invalid_input,     ///< a spec, a dataset, a model folder: the user's to mend
+    invalid_input,     ///< a spec, a dataset, a model folder: the user can fix it
     io,                ///< a file or a socket could not be read or written
-    path_not_allowed,  ///< a file that leads where this process may not go (base/open_file.hpp)
-    disk_full,  ///< a file could not be written, for lack of space or of what else may come back: worth another try
-    teacher,    ///< the teacher refused, answered garbage or stayed away
-    cancelled,  ///< stopped on request
-    internal,   ///< a defect of ours
+    path_not_allowed,  ///< a file outside the folders that this process may use (base/files/open_file.hpp)
+    disk_full,         ///< no space, or another reason that may pass, prevented a write: worth a retry
+    teacher,           ///< the teacher refused, sent an unreadable answer or did not answer
+    cancelled,         ///< stopped on request
+    internal,          ///< a bug
 };
 
-/// The kind as programs read it: in a job's status_reason, in the worker's last event.
+/// The kind in machine-readable form: in a job's status_reason, in the worker's last event.
 [[nodiscard]] constexpr const char* to_string(ErrorKind kind) noexcept {
     switch (kind) {
         case ErrorKind::invalid_input:
@@ -45,7 +45,7 @@ struct Error {
     std::string message;
 };
 
-/// An expected failure as a value. `result.value()` throws ErrorException when there is none.
+/// An expected failure as a value. `result.value()` throws ErrorException if there is no value.
 template <class T>
 using Result = boost::system::result<T, Error>;
 
@@ -58,7 +58,7 @@ class ErrorException : public std::runtime_error {
     Error error_;
 };
 
-/// Found by boost::system::result through argument-dependent lookup.
+/// boost::system::result finds this through argument-dependent lookup.
 [[noreturn]] inline void throw_exception_from_error(const Error& error, const boost::source_location&) {
     throw ErrorException(error);
 }
@@ -69,9 +69,8 @@ class ErrorException : public std::runtime_error {
 [[nodiscard]] inline Error io_error(std::string message) {
     return Error{ErrorKind::io, std::move(message)};
 }
-/// A file could not be written, for the reason `number` (an errno). disk_full when that passes, or is mended from
-/// outside, without the program: no space, a quota, no file descriptor left, a file system that has become read-only;
-/// else io.
+/// A file could not be written, for the reason `number` (an errno). disk_full if the reason may pass or be fixed from
+/// outside: no space, a quota, no file descriptor left, a read-only file system; otherwise io.
 [[nodiscard]] inline Error write_error(std::string message, int number) {
     const bool passes = number == ENOSPC || number == EDQUOT || number == EMFILE || number == ENFILE || number == EROFS;
     return Error{passes ? ErrorKind::disk_full : ErrorKind::io, std::move(message)};

@@ -7,7 +7,7 @@
 
 namespace distilld {
 
-/// A number as printf(3) writes it by this pattern, for people: 64 characters at most.
+/// A number formatted by a printf(3) pattern, for people: less than 64 characters.
 [[nodiscard]] inline std::string formatted(const char* pattern, double number) {
     std::array<char, 64> text{};
     std::snprintf(text.data(), text.size(), pattern, number);

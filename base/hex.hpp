@@ -29,7 +29,7 @@ inline constexpr std::string_view kHexDigits = "0123456789abcdef";
     return text;
 }
 
-/// Whether the text has no other signs than lower-case digits.
+/// Whether the text has only lower-case digits.
 [[nodiscard]] inline bool is_hex(std::string_view text) {
     return text.find_first_not_of(kHexDigits) == std::string_view::npos;
 }

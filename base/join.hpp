@@ -8,8 +8,7 @@
 
 namespace distilld {
 
-/// The elements one behind the other, for people. `text` says what stands for an element; a number stands as
-/// std::to_string() writes it.
+/// Joins elements, for people. `text` converts an element to text; numbers are written by std::to_string().
 template <class Range, class Text = std::identity>
 [[nodiscard]] std::string joined(const Range& elements, std::string_view between = ", ", Text text = {}) {
     std::string all;

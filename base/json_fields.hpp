@@ -23,10 +23,10 @@
 ///
 ///     BOOST_DESCRIBE_STRUCT(Point, (), (x, y))
 ///
-/// or describe() in the namespace of the struct (it is found by argument-dependent lookup), which is called with a
-/// const struct for writing, with another for reading. Fields may be texts, whole numbers, booleans, doubles (those
-/// that are not finite are null in JSON, and null reads as NaN), optionals, vectors and maps from text of these, JSON
-/// objects as they are, and described structs.
+/// or describe() in the namespace of the struct (found by argument-dependent lookup): called with a const struct for
+/// writing, with a mutable one for reading. Fields may be texts, enumerations with names, whole numbers, booleans,
+/// doubles (NaN and infinity become null in JSON, and null reads as NaN), optionals, vectors and maps from text of
+/// these, raw JSON objects, and described structs.
 namespace distilld {
 
 namespace json_fields {
@@ -97,7 +97,7 @@ boost::json::value write(const T& field) {
 template <class T>
 Result<void> read(const boost::json::value& value, const JsonPlace& place, T& field);
 
-/// Reads member after member; the first error ends it.
+/// Reads the members in order and stops at the first error.
 struct Reader {
     const boost::json::object& object;
     const JsonPlace& place;
@@ -222,7 +222,7 @@ Result<void> read(const boost::json::value& value, const JsonPlace& place, T& fi
 
 }  // namespace json_fields
 
-/// The struct as a JSON object, members in the order of its description.
+/// The struct as a JSON object, with members in the order of its description.
 template <json_fields::Described T>
 [[nodiscard]] boost::json::object write_fields(const T& value) {
     boost::json::object object;
@@ -231,8 +231,8 @@ template <json_fields::Described T>
     return object;
 }
 
-/// Reads an object into `value`. Missing members keep what is there, members that are not described are ignored. The
-/// error (invalid_input) names the member of the wrong type by its place.
+/// Reads an object into `value`. Missing members keep their values; unknown members are ignored. The error
+/// (invalid_input) gives the place of a member with the wrong type.
 template <json_fields::Described T>
 Result<void> read_fields(const boost::json::object& object, T& value, const JsonPlace& place = {}) {
     json_fields::Reader reader{object, place, {}};

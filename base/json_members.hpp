@@ -16,9 +16,9 @@
 
 namespace distilld {
 
-/// Where JSON that is read comes from, for messages: "config.json: /rope_scaling/factor: …". The source may be empty.
+/// A place in JSON, for messages: "config.json: /rope_scaling/factor: …". The source may be empty.
 struct JsonPlace {
-    std::string source;   ///< a file, or what the text is; empty = none
+    std::string source;   ///< a file, or a description of the text; may be empty
     std::string pointer;  ///< of the object, without a trailing '/'
 
     [[nodiscard]] JsonPlace at(std::string_view member) const {
@@ -33,21 +33,21 @@ struct JsonPlace {
     }
 };
 
-/// Reads members of one JSON object into variables. A member that is absent or null leaves its variable alone, unless
-/// it was required. The first thing wrong is kept, as invalid_input; after it nothing is read any more.
+/// Reads members of one JSON object into variables. An absent or null member leaves its variable unchanged, unless it
+/// is required. Keeps the first error (invalid_input) and then stops reading.
 class JsonMembers {
   public:
     /// `object` must outlive the reader.
     explicit JsonMembers(const boost::json::object& object, JsonPlace place = {})
         : object_(object), place_(std::move(place)) {}
 
-    /// nullptr when absent or null.
+    /// nullptr if absent or null.
     [[nodiscard]] const boost::json::value* find(std::string_view name) const {
         const auto* value = object_.if_contains(name);
         return value == nullptr || value->is_null() ? nullptr : value;
     }
 
-    /// The members must be there and not null.
+    /// Fails if the member is absent or null.
     JsonMembers& require(std::string_view name) {
         if (find(name) == nullptr) {
             fail(name, "is missing");
@@ -75,7 +75,7 @@ class JsonMembers {
         }
     }
 
-    /// A whole number from `min` to `max`; 3.0 is one too.
+    /// A whole number from `min` to `max`; 3.0 counts too.
     template <class Integer>
     void integer(std::string_view name, Integer& target, Integer min = std::numeric_limits<Integer>::min(),
                  Integer max = std::numeric_limits<Integer>::max()) {
@@ -120,7 +120,7 @@ class JsonMembers {
         target = number;
     }
 
-    /// The object under `name`; nullptr when absent, null or (an error) something else.
+    /// The object under `name`; nullptr if it is absent, null or (an error) something else.
     const boost::json::object* object(std::string_view name) {
         const auto* value = next(name);
         if (value == nullptr) {
@@ -146,7 +146,7 @@ class JsonMembers {
         return &value->get_array();
     }
 
-    /// Notes an error of a member: "source: /pointer/name: what".
+    /// Records an error of a member: "source: /pointer/name: what".
     void fail(std::string_view name, std::string_view what) { fail(place_.at(name), what); }
     void fail(const JsonPlace& place, std::string_view what) {
         if (!error_) {
@@ -165,7 +165,7 @@ class JsonMembers {
     [[nodiscard]] const JsonPlace& place() const noexcept { return place_; }
     [[nodiscard]] const boost::json::object& members() const noexcept { return object_; }
 
-    /// The number when it is whole and fits.
+    /// The number, if it is whole and fits into Integer.
     template <class Integer>
     [[nodiscard]] static std::optional<Integer> whole_number(const boost::json::value& value) {
         boost::system::error_code inexact;
@@ -173,7 +173,7 @@ class JsonMembers {
         return inexact ? std::optional<Integer>() : std::optional<Integer>(number);
     }
 
-    /// The value's text, cut short, for messages.
+    /// The value's text, shortened, for messages.
     [[nodiscard]] static std::string brief(const boost::json::value& value);
 
   private:

@@ -20,13 +20,12 @@ namespace {
 boost::json::parse_options options_of(std::size_t max_depth) {
     boost::json::parse_options options;
     options.max_depth = max_depth;
-    // The fast mode is a few units in the last place off: a spec must not change when it is read and written again.
+    // The fast mode is off by a few units in the last place; a spec must not change when it is read and written again.
     options.numbers = boost::json::number_precision::precise;
     return options;
 }
 
-/// Events of the parser, of which only the keys matter: boost::json::value keeps the last of two equal keys and says
-/// nothing.
+/// Parser events; only the keys matter: boost::json::value silently keeps the last of two equal keys.
 class KeyWatcher {
   public:
     static constexpr std::size_t max_object_size = std::numeric_limits<std::size_t>::max();
@@ -85,12 +84,12 @@ class KeyWatcher {
   private:
     struct Level {
         bool object = false;
-        std::size_t next_index = 0;  ///< of an array
-        std::string token;           ///< where in this level we are
+        std::size_t next_index = 0;  ///< for an array
+        std::string token;           ///< current position in this level
         std::set<std::string> keys;
     };
 
-    // A value begins: within an array it is the next element.
+    // A value begins: in an array, it is the next element.
     bool scalar() {
         if (!levels_.empty() && !levels_.back().object) {
             levels_.back().token = std::to_string(levels_.back().next_index++);
@@ -122,7 +121,7 @@ std::string place_of(std::string_view text, std::size_t offset) {
     return "line " + std::to_string(line) + ", column " + std::to_string(column);
 }
 
-/// What lies behind a syntax error at `offset` more often than anything else.
+/// The most frequent cause of a syntax error at `offset`.
 std::string hint_of(std::string_view text, std::size_t offset) {
     constexpr std::string_view kBlanks = " \t\r\n";
     const std::size_t next = text.find_first_not_of(kBlanks, offset);
@@ -132,7 +131,7 @@ std::string hint_of(std::string_view text, std::size_t offset) {
     }
     const auto is_in = [](char c, std::string_view set) { return set.find(c) != std::string_view::npos; };
     if (text[last] == ',' && is_in(text[next], "]}")) {
-        return ": no comma may stand in front of " + std::string(1, text[next]);
+        return ": remove the comma in front of " + std::string(1, text[next]);
     }
     const bool value_ends = is_in(text[last], "\"]}") || std::isalnum(static_cast<unsigned char>(text[last])) != 0;
     if (!value_ends || !is_in(text[next], "\"[{")) {
@@ -312,7 +311,7 @@ std::string number_text(double number) {
     if (fixed) {
         return text;
     }
-    // to_chars writes 1e+20 and 1e-08.
+    // to_chars() writes 1e+20 and 1e-08: drops the plus and the leading zeros.
     const std::size_t exponent = text.find('e') + 1;
     if (text[exponent] == '+') {
         text.erase(exponent, 1);

@@ -4,8 +4,8 @@
 
 namespace distilld {
 
-/// SplitMix64 (Steele, Lea, Flood 2014): the same numbers everywhere, where std::shuffle and the std distributions
-/// differ between standard libraries. `SplitMix64(n).next()` is a hash of n.
+/// SplitMix64 (Steele, Lea, Flood 2014): the same numbers everywhere, unlike std::shuffle and the std distributions.
+/// `SplitMix64(n).next()` is a hash of n.
 class SplitMix64 {
   public:
     explicit SplitMix64(std::uint64_t state) : state_(state) {}
@@ -17,7 +17,7 @@ class SplitMix64 {
         return z ^ (z >> 31);
     }
 
-    /// Uniform in [0, bound), by rejection so that no value is favoured.
+    /// Uniform in [0, bound); rejection avoids bias.
     std::uint64_t below(std::uint64_t bound) {
         const std::uint64_t threshold = (0 - bound) % bound;
         for (;;) {

@@ -1,7 +1,6 @@
 #include "base/safetensors_header.hpp"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
@@ -12,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/files/read_at.hpp"
 #include "base/json_text.hpp"
 
 namespace distilld {
@@ -28,16 +28,8 @@ constexpr SafetensorsDtype kDtypes[] = {
     {"BF16", 2, 5}, {"I32", 4, 6}, {"F32", 4, 7}, {"F64", 8, 8}, {"I64", 8, 9},
 };
 
-/// Fills the bytes from `offset`; an error has no file name.
+/// Fills the span with the bytes from `offset`; an error has no file name.
 using ReadAt = std::function<Result<void>(std::span<std::byte>, std::uint64_t offset)>;
-
-std::string system_reason() {
-    return std::generic_category().message(errno);
-}
-
-Error damaged(const std::filesystem::path& path, std::string what) {
-    return invalid_input(path.string() + ": not a valid safetensors file: " + std::move(what));
-}
 
 std::optional<std::uint64_t> as_unsigned(const json::value& value) {
     if (value.is_uint64()) {
@@ -49,7 +41,7 @@ std::optional<std::uint64_t> as_unsigned(const json::value& value) {
     return std::nullopt;
 }
 
-/// One tensor of the header; ranges still relative to the data section. The message lacks file and tensor name.
+/// Parses one tensor; its range is still relative to the data section. The message lacks file and tensor name.
 boost::system::result<SafetensorsTensor, std::string> parse_entry(const json::value& value) {
     const auto* object = value.if_object();
     if (object == nullptr) {
@@ -100,23 +92,23 @@ boost::system::result<SafetensorsTensor, std::string> parse_entry(const json::va
 Result<std::map<std::string, std::string>> parse_metadata(const json::value& value, const std::filesystem::path& path) {
     const auto* members = value.if_object();
     if (members == nullptr) {
-        return damaged(path, "__metadata__ is not an object");
+        return damaged_safetensors(path, "__metadata__ is not an object");
     }
     std::map<std::string, std::string> metadata;
     for (const auto& [field, text] : *members) {
         if (!text.is_string()) {
-            return damaged(path, "__metadata__." + std::string(field) + " is not a string");
+            return damaged_safetensors(path, "__metadata__." + std::string(field) + " is not a string");
         }
         metadata.emplace(std::string(field), std::string(text.get_string()));
     }
     return metadata;
 }
 
-/// Ranges become offsets in the file. In the order of the data each tensor must begin where the last one ended, and the
-/// last end with the file.
+/// Converts ranges to offsets in the file. In the order of the data, each tensor must begin where the previous one
+/// ended, and the last must end with the file.
 Result<void> check_ranges(SafetensorsHeader& header, std::uint64_t header_size, std::uint64_t file_size,
                           const std::filesystem::path& path) {
-    // Empty tensors come before the one that begins where they do.
+    // Empty tensors come before the tensor that begins at the same offset.
     std::ranges::sort(header.tensors, {}, [](const SafetensorsTensor& tensor) {
         return std::tuple(tensor.begin, tensor.bytes, std::string_view(tensor.name));
     });
@@ -124,21 +116,22 @@ Result<void> check_ranges(SafetensorsHeader& header, std::uint64_t header_size, 
     std::uint64_t expected = 0;
     for (auto& tensor : header.tensors) {
         if (tensor.begin < expected) {
-            return damaged(path, "tensor " + tensor.name + " overlaps the one before it");
+            return damaged_safetensors(path, "tensor " + tensor.name + " overlaps the one before it");
         }
         if (tensor.begin > expected) {
-            return damaged(
-                path, "a hole of " + std::to_string(tensor.begin - expected) + " bytes before tensor " + tensor.name);
+            return damaged_safetensors(
+                path, "a gap of " + std::to_string(tensor.begin - expected) + " bytes before tensor " + tensor.name);
         }
         expected = tensor.begin + tensor.bytes;
         if (expected > data_size) {
-            return damaged(path, "truncated: tensor " + tensor.name + " ends at data byte " + std::to_string(expected) +
-                                     ", the file has " + std::to_string(data_size));
+            return damaged_safetensors(path, "truncated: tensor " + tensor.name + " ends at data byte " +
+                                                 std::to_string(expected) + ", the file has " +
+                                                 std::to_string(data_size));
         }
         tensor.begin += header_size;
     }
     if (expected != data_size) {
-        return damaged(path, std::to_string(data_size - expected) + " bytes after the last tensor");
+        return damaged_safetensors(path, std::to_string(data_size - expected) + " bytes after the last tensor");
     }
     return {};
 }
@@ -146,19 +139,20 @@ Result<void> check_ranges(SafetensorsHeader& header, std::uint64_t header_size, 
 Result<SafetensorsHeader> read_header(std::uint64_t file_size, const ReadAt& read_at,
                                       const std::filesystem::path& path) {
     if (file_size < kLengthBytes) {
-        return damaged(path, "only " + std::to_string(file_size) + " bytes long, too short for the header length");
+        return damaged_safetensors(
+            path, "only " + std::to_string(file_size) + " bytes long, too short for the header length");
     }
     std::uint64_t length = 0;
     if (auto read = read_at(std::as_writable_bytes(std::span(&length, 1)), 0); !read) {
         return read.error();
     }
     if (length > kMaxHeaderBytes) {
-        return damaged(path, "claims a header of " + std::to_string(length) + " bytes; at most " +
-                                 std::to_string(kMaxHeaderBytes) + " are allowed");
+        return damaged_safetensors(path, "claims a header of " + std::to_string(length) + " bytes; at most " +
+                                             std::to_string(kMaxHeaderBytes) + " are allowed");
     }
     if (length > file_size - kLengthBytes) {
-        return damaged(path, "truncated in the header: " + std::to_string(length) + " bytes claimed, " +
-                                 std::to_string(file_size - kLengthBytes) + " there");
+        return damaged_safetensors(path, "truncated in the header: " + std::to_string(length) + " bytes claimed, " +
+                                             std::to_string(file_size - kLengthBytes) + " there");
     }
     std::string text(static_cast<std::size_t>(length), '\0');
     if (auto read = read_at(std::as_writable_bytes(std::span(text)), kLengthBytes); !read) {
@@ -167,11 +161,11 @@ Result<SafetensorsHeader> read_header(std::uint64_t file_size, const ReadAt& rea
     boost::system::error_code code;
     const auto parsed = json::parse(text, code);
     if (code) {
-        return damaged(path, "the header is not JSON (" + code.message() + ")");
+        return damaged_safetensors(path, "the header is not JSON (" + code.message() + ")");
     }
     const auto* object = parsed.if_object();
     if (object == nullptr) {
-        return damaged(path, "the header is not a JSON object");
+        return damaged_safetensors(path, "the header is not a JSON object");
     }
     SafetensorsHeader header;
     for (const auto& [key, value] : *object) {
@@ -186,7 +180,7 @@ Result<SafetensorsHeader> read_header(std::uint64_t file_size, const ReadAt& rea
         }
         auto tensor = parse_entry(value);
         if (!tensor) {
-            return damaged(path, "tensor " + name + " " + tensor.error());
+            return damaged_safetensors(path, "tensor " + name + " " + tensor.error());
         }
         tensor->name = name;
         header.tensors.push_back(std::move(*tensor));
@@ -205,28 +199,20 @@ const SafetensorsDtype* find_safetensors_dtype(std::string_view name) noexcept {
     return found == std::end(kDtypes) ? nullptr : found;
 }
 
+Error damaged_safetensors(const std::filesystem::path& path, std::string what) {
+    return invalid_input(path.string() + ": not a valid safetensors file: " + std::move(what));
+}
+
 Result<SafetensorsHeader> read_safetensors_header(int descriptor, const std::filesystem::path& path) {
     struct stat status{};
     if (::fstat(descriptor, &status) != 0) {
-        return io_error(path.string() + ": cannot stat: " + system_reason());
+        return io_error(path.string() + ": cannot stat: " + std::generic_category().message(errno));
     }
     if (!S_ISREG(status.st_mode)) {
         return io_error(path.string() + ": not a regular file");
     }
-    const ReadAt read_at = [&](std::span<std::byte> target, std::uint64_t offset) -> Result<void> {
-        while (!target.empty()) {
-            const auto count = ::pread(descriptor, target.data(), target.size(), static_cast<off_t>(offset));
-            if (count < 0 && errno == EINTR) {
-                continue;
-            }
-            if (count <= 0) {
-                return io_error(path.string() + ": cannot read: " +
-                                (count == 0 ? std::string("the file has become shorter") : system_reason()));
-            }
-            target = target.subspan(static_cast<std::size_t>(count));
-            offset += static_cast<std::uint64_t>(count);
-        }
-        return {};
+    const ReadAt read_at = [&](std::span<std::byte> target, std::uint64_t offset) {
+        return read_all_at(descriptor, target, offset, path);
     };
     return read_header(static_cast<std::uint64_t>(status.st_size), read_at, path);
 }

@@ -15,14 +15,14 @@
 /// header, data.
 namespace distilld {
 
-/// F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL.
+/// One of F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL.
 struct SafetensorsDtype {
     const char* name;
-    std::uint32_t bytes;  ///< of an element
-    int rank;             ///< order in which the Python library lays tensors out, largest first
+    std::uint32_t bytes;  ///< per element
+    int rank;             ///< the Python library's order of tensors: highest first
 };
 
-/// nullptr for another name.
+/// nullptr for an unknown name.
 [[nodiscard]] const SafetensorsDtype* find_safetensors_dtype(std::string_view name) noexcept;
 
 struct SafetensorsTensor {
@@ -38,17 +38,19 @@ struct SafetensorsHeader {
     std::map<std::string, std::string> metadata;  ///< `__metadata__`
 };
 
+/// An error that says what is wrong with the file at `path`.
+[[nodiscard]] Error damaged_safetensors(const std::filesystem::path& path, std::string what);
+
 /// Reads and checks the header of an open file against its size: at most 100 MB, known dtypes, ranges inside the file
-/// without overlap or hole, shape × element size == range. Errors name `path` and what is wrong.
+/// without overlap or gap, shape × element size == range. Errors name `path` and what is wrong.
 Result<SafetensorsHeader> read_safetensors_header(int descriptor, const std::filesystem::path& path);
 
-/// The same of a file that is in memory.
+/// The same for a file in memory.
 Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> file, const std::filesystem::path& path);
 
-/// Puts the tensors (name, dtype, shape given) into the order of the Python library: by descending rank of the dtype,
-/// then by name; fills in `begin` and `bytes`, and gives the bytes before the data: length and header, padded with
-/// spaces so that the data begin at a multiple of 8. The same tensors give the same bytes. An error for a name that is
-/// taken twice, a header above 100 MB; it names `path`.
+/// Sorts the tensors (name, dtype and shape given) as the Python library does, by descending rank of the dtype, then by
+/// name. Sets `begin` and `bytes`, and returns the bytes before the data: length and header, padded with spaces to a
+/// multiple of 8. The same tensors give the same bytes. Errors name `path`: a duplicate name, a header above 100 MB.
 Result<std::string> write_safetensors_header(SafetensorsHeader& header, const std::filesystem::path& path);
 
 }  // namespace distilld

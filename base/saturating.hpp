@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <limits>
 
-/// Arithmetic on sizes that people made up: what does not fit is the largest number, not a small one.
+/// Arithmetic on sizes from outside: an overflow gives the largest number.
 namespace distilld {
 
 inline constexpr std::uint64_t kSaturated = std::numeric_limits<std::uint64_t>::max();

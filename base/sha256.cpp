@@ -9,8 +9,8 @@
 #include <system_error>
 #include <vector>
 
+#include "base/files/open_file.hpp"
 #include "base/hex.hpp"
-#include "base/open_file.hpp"
 
 namespace distilld {
 

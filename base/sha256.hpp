@@ -11,8 +11,8 @@
 
 namespace distilld {
 
-/// SHA-256 of bytes that come in pieces. One thread at a time. Throws std::bad_alloc, or std::runtime_error where
-/// OpenSSL has no SHA-256.
+/// SHA-256 of bytes in pieces. One thread at a time. Throws std::bad_alloc, or std::runtime_error if OpenSSL has no
+/// SHA-256.
 class Sha256 {
   public:
     Sha256();
@@ -22,14 +22,14 @@ class Sha256 {
 
     void add(std::span<const std::byte> bytes);
 
-    /// The bytes of the values, in memory order.
+    /// Adds the bytes of the values, in memory order.
     template <class T>
     void add(std::span<const T> values) {
         add(std::as_bytes(values));
     }
     void add(std::uint64_t value) { add(std::span<const std::uint64_t>(&value, 1)); }
 
-    /// 64 lower-case hex digits. Once, last.
+    /// 64 lower-case hex digits. Call once, last.
     [[nodiscard]] std::string hex();
 
   private:

@@ -4,7 +4,7 @@
 
 namespace distilld {
 
-/// The text as one word of a shell, in quotes where it needs them.
+/// The text as one shell word, quoted if necessary.
 std::string shell_word(const std::string& text);
 
 }  // namespace distilld

@@ -8,7 +8,7 @@
 
 namespace distilld {
 
-/// For people, in whole seconds, not fewer than it lasts: "21 s".
+/// A span for people, in whole seconds, rounded up: "21 s".
 [[nodiscard]] inline std::string span_text(Nanos span) {
     return std::to_string(static_cast<std::int64_t>(std::ceil(to_seconds(span)))) + " s";
 }

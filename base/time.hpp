@@ -7,8 +7,8 @@ namespace distilld {
 /// A span of time.
 using Nanos = std::chrono::nanoseconds;
 
-/// The clock of code that is told the time and cannot ask for it: whose time it is (steady or virtual) is the caller's
-/// matter, and so it has no now().
+/// The clock of code that receives the time as an argument. It has no now(): the caller decides whether time is steady
+/// or virtual.
 struct GivenClock {
     using duration = Nanos;
     using rep = duration::rep;

@@ -5,8 +5,8 @@
 #include <type_traits>
 #include <variant>
 
-/// Tables whose rows stand for types: a constexpr std::tuple of structs, each with the member type `type` and what is
-/// to be said of it, its name first.
+/// Tables with one row per type: a constexpr std::tuple of structs. Each struct has the member type `type` and the
+/// type's properties, the name first.
 namespace distilld {
 
 template <class Table>

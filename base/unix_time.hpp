@@ -4,7 +4,7 @@
 
 namespace distilld {
 
-/// Seconds since the Unix epoch, as records, metrics and other systems have them.
+/// Seconds since the Unix epoch, as in records, metrics and other systems.
 [[nodiscard]] inline double unix_seconds(std::chrono::system_clock::time_point at) noexcept {
     return std::chrono::duration<double>(at.time_since_epoch()).count();
 }

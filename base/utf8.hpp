@@ -9,7 +9,7 @@
 
 namespace distilld {
 
-/// The first `max_bytes` of the text, or fewer, so that no UTF-8 sequence is cut in two.
+/// At most the first `max_bytes` of the text, cut so that no UTF-8 sequence is split.
 [[nodiscard]] constexpr std::string_view cut_utf8(std::string_view text, std::size_t max_bytes) noexcept {
     if (text.size() <= max_bytes) {
         return text;
@@ -21,8 +21,8 @@ namespace distilld {
     return text.substr(0, end);
 }
 
-/// Length in bytes of the UTF-8 sequence that `text` (not empty) begins with; 0 when it begins with none. Overlong
-/// forms, surrogates and code points above U+10FFFF are none (Unicode 15, table 3-7).
+/// Length in bytes of the UTF-8 sequence at the beginning of `text` (not empty); 0 if there is none. Overlong forms,
+/// surrogates and code points above U+10FFFF do not count (Unicode 15, table 3-7).
 [[nodiscard]] constexpr std::size_t utf8_sequence(std::string_view text) noexcept {
     const auto at = [text](std::size_t index) { return static_cast<unsigned char>(text[index]); };
     const unsigned lead = at(0);
@@ -54,7 +54,7 @@ namespace distilld {
     return size;
 }
 
-/// Whether the text is UTF-8 from end to end.
+/// Whether the whole text is UTF-8.
 [[nodiscard]] constexpr bool is_utf8(std::string_view text) noexcept {
     while (!text.empty()) {
         const std::size_t size = utf8_sequence(text);
@@ -66,8 +66,8 @@ namespace distilld {
     return true;
 }
 
-/// The text with U+FFFD for each byte that is not part of a UTF-8 sequence. What comes from outside as text (a child's
-/// stderr, an answer's body) goes through here before it is kept: JSON that holds anything but UTF-8 cannot be read.
+/// The text with U+FFFD for each byte that is not part of a UTF-8 sequence. Text from outside (a child's stderr, the
+/// body of an answer) must pass through here before it is stored, because JSON must be UTF-8.
 [[nodiscard]] inline std::string to_valid_utf8(std::string_view text) {
     std::string valid;
     valid.reserve(text.size());
@@ -83,9 +83,8 @@ namespace distilld {
     return valid;
 }
 
-/// Whether a terminal is told something by the sequence rather than shown it: a control character but for line feeds
-/// and tabs (C1's among them), or one that turns the direction of the text round (Unicode 15, "bidirectional
-/// controls").
+/// Whether the sequence controls a terminal: a control character other than line feed and tab (including C1), or one
+/// that changes the direction of the text (Unicode 15, "bidirectional controls").
 [[nodiscard]] constexpr bool steers_a_terminal(std::string_view sequence) noexcept {
     const auto at = [sequence](std::size_t index) { return static_cast<unsigned char>(sequence[index]); };
     switch (sequence.size()) {
@@ -104,7 +103,8 @@ namespace distilld {
     }
 }
 
-/// The text as UTF-8 for a terminal or a log, with what steers a terminal as \uXXXX, which means the same in JSON.
+/// The text as UTF-8 for a terminal or a log. Sequences that control a terminal become \uXXXX, which is also valid in
+/// JSON.
 [[nodiscard]] inline std::string to_shown_utf8(std::string_view text) {
     const std::string valid = to_valid_utf8(text);
     std::string shown;

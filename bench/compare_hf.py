@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A distillation step of distilld beside the same work in transformers: prints a table and one JSON object.
+"""Compares a distillation step of distilld with the same work in transformers: prints a table and one JSON object.
 
-Every way of training is a process of its own and they take turns, round by round, so that a drift of the machine falls
-on all; figures are medians of the rounds. The step: forward, KL to top-k targets with their tail on every position,
-backward, AdamW; tokens and targets are made up, of the same shape on both sides.
+Every way of training is a separate process. They alternate in rounds, so that a drift of the machine affects all of
+them; figures are medians over the rounds. The step: forward, KL to top-k targets with their tail on every position,
+backward, AdamW. Tokens and targets are synthetic and have the same shape on both sides.
 
     bench/compare_hf.py [--shape 0.9M --shape 12M --shape 42M] [--rounds 3] [--threads 2] [--ways …]
 """
@@ -18,7 +18,7 @@ import sys
 import time
 
 
-def llama(vocab_size, hidden_size, intermediate_size, layers, heads, key_heads):
+def decoder(vocab_size, hidden_size, intermediate_size, layers, heads, key_heads, **others):
     return {
         "model_type": "llama",
         "vocab_size": vocab_size,
@@ -28,18 +28,21 @@ def llama(vocab_size, hidden_size, intermediate_size, layers, heads, key_heads):
         "num_attention_heads": heads,
         "num_key_value_heads": key_heads,
         "max_position_embeddings": 2048,
-        "tie_word_embeddings": False,
+        "tie_word_embeddings": True,
+        **others,
     }
 
 
-# Name: configuration, rows and positions of a micro-batch, micro-batches of a step, steps of a round.
+# Name: configuration, rows and positions per micro-batch, micro-batches per step, steps per round. Heads have 32, 64
+# or 128 numbers, as in real models; a step of the Llama models has 8,192 tokens.
 SHAPES = {
-    "0.9M": (llama(512, 128, 344, 4, 4, 2), 8, 256, 4, 4),
-    "12M": (llama(4096, 320, 864, 8, 8, 4), 8, 256, 2, 2),
-    "42M": (llama(32000, 448, 1216, 6, 8, 8), 4, 256, 2, 2),
+    "0.9M": (decoder(512, 128, 384, 4, 4, 2), 8, 256, 4, 4),
+    "12M": (decoder(4096, 384, 1024, 6, 6, 2), 8, 256, 4, 1),
+    "42M": (decoder(32000, 512, 1408, 8, 8, 2), 4, 256, 8, 1),
+    "Qwen3-0.6B": (decoder(151936, 1024, 3072, 28, 16, 8, model_type="qwen3", head_dim=128), 1, 256, 4, 1),
 }
 WAYS = ["distilld fp32", "distilld bf16", "HF fp32", "HF autocast", "HF bf16", "HF compile fp32", "HF compile autocast"]
-# What a way of distilld's must not be slower than by more than a twentieth.
+# Each of distilld's ways may be slower than its rival by at most a twentieth.
 RIVALS = {"distilld fp32": "HF fp32", "distilld bf16": "HF bf16"}
 
 
@@ -49,6 +52,7 @@ def parse_arguments():
     parser.add_argument("--shape", action="append", choices=SHAPES, help="may be repeated; all by default")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=0, help="of a round; the shape's own by default")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--top-k", type=int, default=64)
     parser.add_argument("--side", help=argparse.SUPPRESS)  # the process that trains with transformers
@@ -64,16 +68,18 @@ def kd_loss(logits, ids, log_p, log_tail, torch):
 
 
 def train_with_transformers(arguments):
-    """One JSON line with the tokens/s of one round."""
+    """Prints one JSON line with the tokens/s of one round."""
     import torch
     import transformers
 
     shape, way = arguments.side.split("/")
     config, rows, positions, micro_batches, steps = SHAPES[shape]
+    steps = arguments.steps or steps
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
     fields = {name: value for name, value in config.items() if name != "model_type"}
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**fields))
+    model_config = transformers.AutoConfig.for_model(config["model_type"], **fields)
+    model = transformers.AutoModelForCausalLM.from_config(model_config)
     if way == "HF bf16":
         model = model.to(torch.bfloat16)
     model.train()
@@ -110,31 +116,33 @@ def train_with_transformers(arguments):
 
 def one_round(arguments, shape, way):
     config, rows, positions, micro_batches, steps = SHAPES[shape]
+    steps = arguments.steps or steps
     common = ["--threads", str(arguments.threads), "--top-k", str(arguments.top_k)]
     if way.startswith("distilld"):
         command = [arguments.bench, "train", "--student", json.dumps(config), "--dtype", way.split()[1], *common]
         command += ["--batch-size", str(rows), "--sequence-length", str(positions), "--repeat", "1"]
         command += ["--micro-batches", str(micro_batches), "--steps", str(steps)]
     else:
-        command = [sys.executable, __file__, "--side", f"{shape}/{way}", *common]
+        command = [sys.executable, __file__, "--side", f"{shape}/{way}", "--steps", str(steps), *common]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def compare(arguments, shape):
     rates = {way: [] for way in arguments.ways}
-    shares = {}
+    shares = {"share_of_gemm_rate": {}, "share_of_product_rate": {}}
     for number in range(arguments.rounds):
         turn = arguments.ways if number % 2 == 0 else list(reversed(arguments.ways))
         for way in turn:
             report = one_round(arguments, shape, way)
             rates[way].append(report["tokens_per_second"])
-            if "share_of_gemm_rate" in report:
-                shares.setdefault(way, []).append(report["share_of_gemm_rate"])
+            for name, of in shares.items():
+                if name in report:
+                    of.setdefault(way, []).append(report[name])
     return {
         "tokens_per_second": {way: round(statistics.median(of), 1) for way, of in rates.items()},
-        "share_of_gemm_rate": {way: round(statistics.median(of), 3) for way, of in shares.items()},
-        # Of the two in the same round.
+        **{name: {way: round(statistics.median(of), 3) for way, of in ways.items()} for name, ways in shares.items()},
+        # From the same round.
         "ratio": {
             way: round(statistics.median(a / b for a, b in zip(rates[way], rates[rival], strict=True)), 3)
             for way, rival in RIVALS.items()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Our decoding of JSON answers beside what a Python client makes of the same bytes: prints one JSON object.
+"""Compares our decoding of JSON answers with a Python client's, on the same bytes: prints one JSON object.
 
-Python's way is orjson.loads and the conversion to the arrays that a student takes: numpy arrays of float32 and int32,
-for prompt_logprobs the k best of each position. `distilld-bench decode` writes the answers and takes turns with Python,
-so that a drift of the machine falls on both; figures are medians of the rounds, by CPU time.
+Python uses orjson.loads and the conversion to the arrays that a student takes: numpy arrays of float32 and int32, for
+prompt_logprobs the k best per position. `distilld-bench decode` writes the answers and alternates with Python, so that
+a drift of the machine affects both; figures are medians over the rounds, by CPU time.
 
     bench/compare_orjson.py [--bench build/release/bin/distilld-bench] [--rounds 5] [--top-k 64]
 """

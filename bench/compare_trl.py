@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""TRL's distillation from a vLLM server and distilld's, side by side: prints one JSON object.
+"""Compares TRL's distillation from a vLLM server with distilld's: prints one JSON object.
 
-The same student folder, rows, top-k loss with its tail, batch size and vLLM server; tokens a second once the pipelines
-are filled, with the server at hand and behind a proxy that holds each answer back by 150 ms. TRL asks as its client
-does, /v1/completions; distilld by the protocol that --protocol names. Beside them stands what the server answers a bare
-client that trains nothing, as many sequences at once as distilld: no pipeline is faster on these cores. Rounds
-alternate. The first run installs TRL into .deps/trl and vLLM into .deps/vllm (4.5 GB together).
+Both use the same student folder, rows, top-k loss with its tail, batch size and vLLM server. The figures are tokens per
+second once the pipelines are filled, with the server nearby and behind a proxy that delays each answer by 150 ms. TRL
+uses its client's /v1/completions, distilld the --protocol. For comparison, a bare client requests as many sequences at
+once as distilld but trains nothing: no pipeline is faster on these cores. Rounds alternate. The first run installs TRL
+into .deps/trl and vLLM into .deps/vllm (4.5 GB together).
 
     bench/compare_trl.py [--rounds 5] [--steps 150] [--delay-ms 150] [--threads 1] [--concurrency 16]
         [--protocol vllm-generate]
@@ -43,14 +43,14 @@ PACKAGES = {
 
 
 def python_with(name):
-    """The Python of .deps/NAME, which is made when it is not there."""
+    """The Python of .deps/NAME, which is created if missing."""
     folder = ROOT / ".deps" / name
     done = folder / f"installed-{PACKAGES[name][-1].rsplit('==', 1)[-1]}"
     if not done.exists():
         print(f"compare_trl: installing {' '.join(PACKAGES[name])} into .deps/{name}", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
         subprocess.run([folder / "bin" / "pip", "install", "-q", *PACKAGES[name]], check=True)
-        if name == "vllm":  # they come as CUDA builds, and cannot be imported beside a CPU build of torch
+        if name == "vllm":  # they are CUDA builds, which cannot be imported next to a CPU build of torch
             command = [folder / "bin" / "pip", "uninstall", "-q", "-y", "torchvision", "torchaudio", "torchcodec"]
             subprocess.run(command, check=True)
         done.touch()
@@ -65,7 +65,7 @@ def distilld(bin_folder, spec, folder, *arguments):
 
 
 def make_model(bin_folder, data, folder, hidden, layers, steps):
-    """A folder with a model drawn at random and trained a little."""
+    """Writes a folder with a model that has random weights and is trained a little."""
     folder.mkdir()
     config = jobs.llama_config(
         hidden, num_attention_heads=hidden // 32, num_key_value_heads=1, num_hidden_layers=layers
@@ -76,14 +76,14 @@ def make_model(bin_folder, data, folder, hidden, layers, steps):
 
 
 class Vllm:
-    """A vLLM server of a folder, in fp32."""
+    """A vLLM server for a model folder, in fp32."""
 
     def __init__(self, model, log):
         self.url = f"http://127.0.0.1:{free_port()}"
         command = [python_with("vllm"), "-m", "vllm.entrypoints.openai.api_server", "--model", model]
         command += ["--served-model-name", "teacher", "--host", "127.0.0.1", "--port", self.url.rsplit(":", 1)[1]]
         command += ["--dtype", "float32", "--enforce-eager", "--max-num-seqs", "64", "--max-logprobs", str(TOP_K)]
-        command += ["--enable-scale-out"]  # /inference/v1/generate beside the routes of OpenAI
+        command += ["--enable-scale-out"]  # /inference/v1/generate in addition to OpenAI's routes
         environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
         with open(log, "wb") as out:
             self.process = subprocess.Popen(
@@ -146,7 +146,7 @@ def run_distilld(url, student, rows, folder, options):
 
 
 def questions(rows, protocol):
-    """(path, body) of micro-batches, as distilld asks by the protocol."""
+    """(path, body) of micro-batches, as distilld requests them by the protocol."""
     prompts = [json.loads(line)["input_ids"] for line in pathlib.Path(rows).read_text().splitlines()]
     wanted = {"max_tokens": 1, "temperature": 0, "prompt_logprobs": TOP_K}
     for first in itertools.count(0, BATCH_SIZE):
@@ -166,7 +166,7 @@ def questions(rows, protocol):
 
 
 def bare_client(url, rows, options):
-    """Tokens a second that the server answers for when nobody trains beside it; answers are read and thrown away."""
+    """Tokens per second that the server answers without training next to it; answers are discarded."""
     each = 1 if options.protocol == "vllm-generate" else BATCH_SIZE
     count = options.steps * BATCH_SIZE // each
     asked = iter(list(itertools.islice(questions(rows, options.protocol), count)))

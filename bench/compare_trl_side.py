@@ -1,7 +1,7 @@
-"""TRL's side of compare_trl.py, run by the Python that has TRL: one JSON line with what it took.
+"""TRL's side of compare_trl.py, run by the Python that has TRL: prints one JSON line with its figures.
 
-The loss is ServerDistillationTrainer.compute_loss as it is, over fixed rows in a plain loop with AdamW: what the
-Trainer around it costs is left out. compare_trl.py says what the arguments are.
+Uses ServerDistillationTrainer.compute_loss unchanged, over fixed rows in a plain loop with AdamW, without the overhead
+of the Trainer around it. compare_trl.py describes the arguments.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from datasets import Dataset
 
 
 def make_trainer(arguments):
-    # The client only sends requests; that it wants the package vllm beside it is for the server's sake.
+    # The client only sends requests; its check for the package vllm is meant for the server.
     vllm_client.is_vllm_available = lambda: True
     from trl.experimental.server_distillation import ServerDistillationConfig, ServerDistillationTrainer
 

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""What a service does under load: thousands of queued jobs, idle followers, polls while a job trains. Prints JSON.
+"""Measures a service under load: thousands of queued jobs, idle followers, polls while a job trains. Prints JSON.
 
     python3 bench/load.py [--bin build/release/bin] [--jobs 10000] [--clients 1000] [--rounds 5] [--seconds 10] \\
         [--threads 0]
 
-Starts a service of its own with one slot, lets a small student train in it, and measures
+Starts its own service with one slot, lets a small student train in it, and measures
 
-- submitting `jobs` jobs, which wait: jobs a second, and what is said to one more than may wait,
+- submitting `jobs` jobs, which wait: jobs per second, and the answer to one job above the limit,
 - listing them all in pages of 100, and that the pages have each job once, the newest first,
-- `clients` followers of their events that have nothing to hear: all are answered and stay,
+- `clients` followers of their events without any news: all are answered and stay,
 - the service's resident memory then (rss_mb, peak_rss_mb),
-- the time that the state of a job takes while the other trains (status_ms), 100 times a second,
-- what these polls take from the training: tokens a second with and without them in turns, the service's own CPU time
-  and that of the client, which stands on the same machine here.
+- the time of a status request while the other job trains (status_ms), 100 times per second,
+- the cost of these polls for the training: tokens per second alternately with and without them, the service's CPU time
+  and that of the client, which runs on the same machine.
 
-Times say nothing without the machine: its load, cores and what else ran are printed with them.
+Times mean little without the machine, so its load, its cores and what else ran are printed with them.
 """
 
 import argparse
@@ -39,7 +39,7 @@ WORDS = "river house tree bird light road sea wind child king ship falls turns k
 
 
 class Service:
-    """A `distilld serve` and a connection to it that is kept."""
+    """A `distilld serve` with a persistent connection to it."""
 
     def __init__(self, program, folder, max_queued):
         command = [program, "serve", "--listen", "127.0.0.1:0", "--data-dir", str(folder / "data")]
@@ -68,7 +68,7 @@ class Service:
         return float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE).group(1))
 
     def memory(self):
-        """Resident, and most that it was, in MB (10^6 bytes)."""
+        """Current and peak resident memory in MB (10^6 bytes)."""
         text = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return [int(re.search(rf"{name}:\s+(\d+) kB", text).group(1)) * 1024 / 1e6 for name in ("VmRSS", "VmHWM")]
 
@@ -126,7 +126,7 @@ def spec_of(data, output, name, threads=0):
 
 
 def submit(service, data, folder, count):
-    """Ids in the order of submission, and what one more is told."""
+    """Ids in the order of submission, and the answer to one more job."""
     ids = []
     for number in range(count):
         status, _, body = service.request("POST", "/v1/jobs", spec_of(data, folder / f"out-{number}", f"job-{number}"))
@@ -137,7 +137,7 @@ def submit(service, data, folder, count):
 
 
 def list_all(service):
-    """Ids, newest first, and the milliseconds of each page."""
+    """Ids, newest first, and the milliseconds per page."""
     ids, times = [], []
     while True:
         after = f"&after={ids[-1]}" if ids else ""
@@ -150,7 +150,7 @@ def list_all(service):
 
 
 def follow(service, ids):
-    """Sockets of followers whose answer has begun, one a job."""
+    """Sockets of followers after the beginning of their answer, one per job."""
     followers = []
     for job_id in ids:
         follower = socket.create_connection(service.address, timeout=30)
@@ -162,7 +162,7 @@ def follow(service, ids):
 
 
 def still_there(followers):
-    """Those whose stream goes on: what they were sent lies there, and the connection is open."""
+    """The number of followers with an open stream; reads what they were sent."""
     count = 0
     for follower in followers:
         follower.setblocking(False)
@@ -175,7 +175,7 @@ def still_there(followers):
 
 
 class Poller:
-    """Asks for the state of one job over a kept connection, with as little work of its own as can be: it stands on the
+    """Requests the state of one job over a persistent connection, with little work of its own, because it runs on the
     machine that trains."""
 
     def __init__(self, service, job_id):
@@ -202,7 +202,7 @@ def length_of(head):
 
 
 def poll(poller, seconds):
-    """Asks for the state at a steady pace; the milliseconds of each answer."""
+    """Requests the state at a steady pace; returns the milliseconds per answer."""
     times = []
     began = time.perf_counter()
     for number in range(int(seconds * POLLS_PER_SECOND)):
@@ -220,7 +220,7 @@ def quantiles(times):
 
 
 def cost_of_polls(service, job_id, rounds, seconds):
-    """Tokens a second in turns with and without polls, and who used how much of a core for them."""
+    """Tokens per second, alternately with and without polls, and the CPU time of each process."""
     rates = {"quiet": [], "polled": []}
     poller = Poller(service, job_id)
     times, served, asked = [], 0.0, 0.0
@@ -234,7 +234,7 @@ def cost_of_polls(service, job_id, rounds, seconds):
                 asked += time.process_time() - own
             else:
                 time.sleep(seconds)
-                served -= service.cpu_seconds() - cpu  # what it does anyhow
+                served -= service.cpu_seconds() - cpu  # its cost without polls
             elapsed = time.perf_counter() - began
             rates[kind].append((service.metric('distilld_tokens_total{role="student"}') - tokens) / elapsed)
     quiet, polled = (statistics.median(rates[kind]) for kind in ("quiet", "polled"))
@@ -242,14 +242,14 @@ def cost_of_polls(service, job_id, rounds, seconds):
     return {
         "status_ms": quantiles(times),
         "tokens_per_second": {kind: [round(rate) for rate in found] for kind, found in rates.items()},
-        "tokens_per_second_lost": round(1 - polled / quiet, 4),
+        "tokens_per_second_lost": round(1 - polled / quiet, 4) if quiet else None,  # None: it did not train
         "service_share_of_a_core": round(served / wall, 4),
         "client_share_of_a_core": round(asked / wall, 4),
     }
 
 
 def training_job(service, data, folder, threads):
-    """The id of a job that trains."""
+    """The id of a running training job."""
     _, _, job = service.request("POST", "/v1/jobs", spec_of(data, folder / "training", "training", threads))
     deadline = time.monotonic() + 120
     while not service.get(f"/v1/jobs/{job['id']}")["progress"]:

@@ -32,15 +32,15 @@ namespace {
 
 constexpr std::uint64_t kIdBase = 128;
 
-api::Response error_response(unsigned status, const std::string& message) {
-    api::Response response;
+http::Response error_response(unsigned status, const std::string& message) {
+    http::Response response;
     response.status = status;
     response.body = to_text(boost::json::object{{"error", message}});
     return response;
 }
 
 /// Half an answer, and then nothing more.
-class BrokenStream final : public api::BodyStream {
+class BrokenStream final : public http::BodyStream {
   public:
     asio::awaitable<std::optional<std::string>> next() override {
         if (std::exchange(begun_, true)) {
@@ -86,44 +86,44 @@ class LatencyTeacher final : public LoopbackTeacher {
     std::vector<http::Route> routes(double factor, EndpointFault fault) {
         std::vector<http::Route> routes;
         routes.push_back({"GET", "/v2/health/ready",
-                          [](api::Request) -> asio::awaitable<api::Response> { co_return api::Response{}; }});
+                          [](http::Request) -> asio::awaitable<http::Response> { co_return http::Response{}; }});
         routes.push_back({"GET", "/v2/models/{model}",
-                          [](api::Request) -> asio::awaitable<api::Response> { co_return metadata(); }});
-        routes.push_back({"POST", "/v2/models/{model}/infer", [this, factor, fault](api::Request request) {
+                          [](http::Request) -> asio::awaitable<http::Response> { co_return metadata(); }});
+        routes.push_back({"POST", "/v2/models/{model}/infer", [this, factor, fault](http::Request request) {
                               return infer(std::move(request), factor, fault);
                           }});
         return routes;
     }
 
-    static api::Response metadata() {
+    static http::Response metadata() {
         kserve::ModelMetadata model;
         model.name = "teacher";
         model.inputs = {{"input_ids", "INT32", {-1, -1}}, {"seq_lens", "INT32", {-1}}};
         model.outputs = {{"topk_ids", "UINT32", {-1, -1, -1}},
                          {"topk_logprobs", "FP16", {-1, -1, -1}},
                          {"tail_logprob", "FP32", {-1, -1}}};
-        api::Response response;
+        http::Response response;
         response.body = kserve::build_model_metadata(model);
         return response;
     }
 
-    static api::Response at_fault(EndpointFault fault) {
+    static http::Response at_fault(EndpointFault fault) {
         if (fault == EndpointFault::server_error) {
             return error_response(500, "at fault");
         }
         if (fault == EndpointFault::reset) {
-            api::Response response;
+            http::Response response;
             response.stream = std::make_unique<BrokenStream>();
             return response;
         }
-        api::Response response = error_response(503, "at fault");
+        http::Response response = error_response(503, "at fault");
         if (fault == EndpointFault::retry_after) {
             response.headers.emplace_back("Retry-After", "5");
         }
         return response;
     }
 
-    asio::awaitable<api::Response> infer(api::Request request, double factor, EndpointFault fault) {
+    asio::awaitable<http::Response> infer(http::Request request, double factor, EndpointFault fault) {
         const std::uint64_t arrival = requests_++;
         auto body = std::make_shared<const std::string>(std::move(request.body));
         std::optional<std::size_t> header_length;
@@ -184,12 +184,12 @@ class LatencyTeacher final : public LoopbackTeacher {
         return SplitMix64(arrival + (options_.seed << 32)).uniform() < options_.failure_rate;
     }
 
-    api::Response answer(std::int64_t rows, std::int64_t columns, std::int64_t top_k) {
+    http::Response answer(std::int64_t rows, std::int64_t columns, std::int64_t top_k) {
         auto& encoded = answers_[{rows, columns, top_k}];
         if (encoded.body.empty()) {
             encoded = encode(rows, columns, top_k);
         }
-        api::Response response;
+        http::Response response;
         response.content_type = std::string(encoded.content_type());
         if (encoded.json_header_length) {
             response.headers.emplace_back(std::string(kserve::kHeaderLengthField),

@@ -1,27 +1,103 @@
 // distilld-bench loss: what the distillation loss and its gradients take.
-#include <boost/json/object.hpp>
+#include <torch/torch.h>
 
+#include <algorithm>
+#include <boost/json/object.hpp>
+#include <chrono>
+#include <vector>
+
+#include "bench/live_bytes.hpp"
+#include "bench/median.hpp"
 #include "bench/scenario.hpp"
-#include "models/losses/loss_speed.hpp"
-#include "server/worker/compute_threads.hpp"
+#include "models/losses/distill_loss.hpp"
+#include "server/worker/machine/compute_threads.hpp"
 
 namespace distilld::bench {
+namespace {
+
+using torch::Tensor;
+
+models::DistillTargets random_targets(const LossOptions& options) {
+    const std::int64_t rows = options.rows;
+    const std::int64_t vocabulary = options.vocabulary;
+    const std::int64_t top_k = options.top_k;
+    models::DistillTargets targets;
+    targets.labels = torch::randint(0, vocabulary, {rows}, torch::kLong);
+    if (top_k == 0) {
+        targets.teacher_logits = torch::randn({rows, vocabulary}).to(torch::kHalf);
+        return targets;
+    }
+    const Tensor p = torch::softmax(2 * torch::randn({rows, top_k + 1}), 1);
+    // Other ids in each row, all different within it.
+    const Tensor first = torch::randint(0, vocabulary, {rows, 1}, torch::kLong);
+    const std::int64_t step = std::max<std::int64_t>(1, vocabulary / top_k);
+    targets.topk_ids = (first + torch::arange(top_k) * step).remainder(vocabulary);
+    targets.topk_probabilities = p.slice(1, 0, top_k).contiguous();
+    targets.tail_probability = p.select(1, top_k).contiguous();
+    targets.negative_entropy = (p * p.log()).sum(1);
+    return targets;
+}
+
+template <class Work>
+double seconds_of(const Work& work) {
+    const auto began = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+struct LossSpeed {
+    double seconds = 0;            ///< of one call with gradients, the median
+    double gemm_flops = 0;         ///< floating point operations a second of the chunk's logits alone, measured in turn
+    double share_of_gemm = 0;      ///< of a call, the part that its three matrix products take at that rate
+    std::uint64_t peak_bytes = 0;  ///< most tensors of libtorch that a call held beside its inputs, on the CPU
+    std::int64_t chunk_rows = 0;
+};
+
+/// Measures distill_loss() on the CPU, with libtorch's threads as they are.
+LossSpeed measure_loss(const LossOptions& options) {
+    const std::int64_t rows = options.rows;
+    const std::int64_t hidden = options.hidden;
+    const std::int64_t vocabulary = options.vocabulary;
+    const torch::NoGradGuard no_grad;
+    torch::manual_seed(1);
+    const auto type = options.dtype == "bf16" ? torch::kBFloat16 : torch::kFloat;
+    const Tensor states = torch::randn({rows, hidden}).to(type);
+    const Tensor head = (0.02 * torch::randn({vocabulary, hidden})).to(type);
+    const models::DistillTargets targets = random_targets(options);
+    models::DistillLossOptions loss;
+    loss.divergence = models::divergence_of_beta(options.beta);
+    loss.chunk_rows = options.chunk_rows;
+    LossSpeed speed;
+    speed.chunk_rows = std::min(rows, loss.chunk_rows > 0 ? loss.chunk_rows : models::loss_chunk_rows(vocabulary));
+
+    const auto call = [&] {
+        models::DistillLossGradients gradients;
+        models::distill_loss(states, head, targets, loss, &gradients);
+    };
+    speed.peak_bytes = static_cast<std::uint64_t>(peak_bytes_of(call));
+    const Tensor chunk = states.slice(0, 0, speed.chunk_rows);
+    std::vector<double> calls;
+    std::vector<double> products;
+    for (std::uint32_t turn = 0; turn < std::max(options.repeat, 1U); ++turn) {
+        products.push_back(seconds_of([&] { torch::mm(chunk, head.t()); }));
+        calls.push_back(seconds_of(call));
+    }
+    const double row_flops = 2.0 * static_cast<double>(hidden) * static_cast<double>(vocabulary);
+    speed.seconds = median(calls);
+    speed.gemm_flops = row_flops * static_cast<double>(speed.chunk_rows) / median(products);
+    // Logits, and the gradients of hidden states and head.
+    speed.share_of_gemm = 3.0 * row_flops * static_cast<double>(rows) / speed.gemm_flops / speed.seconds;
+    return speed;
+}
+
+}  // namespace
 
 boost::json::object run_loss(const LossOptions& options) {
     if (options.top_k > options.vocabulary) {
         throw UsageError("--top-k: is above --vocabulary");
     }
-    models::LossShape shape;
-    shape.rows = options.rows;
-    shape.hidden = options.hidden;
-    shape.vocabulary = options.vocabulary;
-    shape.top_k = options.top_k;
-    shape.bf16 = options.dtype == "bf16";
-    shape.beta = options.beta;
-    shape.chunk_rows = options.chunk_rows;
-    shape.repeat = options.repeat;
     const std::uint32_t threads = set_compute_threads(options.threads);
-    const models::LossSpeed speed = models::measure_loss(shape);
+    const LossSpeed speed = measure_loss(options);
     return {{"rows", options.rows},
             {"hidden", options.hidden},
             {"vocabulary", options.vocabulary},

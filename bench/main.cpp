@@ -1,4 +1,7 @@
 // distilld-bench: scenario benchmarks; each prints one JSON object.
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
@@ -6,11 +9,29 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/json_text.hpp"
 #include "bench/scenario.hpp"
 #include "bench/store_formats.hpp"
 #include "distilld_version.hpp"
+#include "server/supervisor/worker_environment.hpp"
+
+namespace {
+
+/// Restarts the program if its environment lacks settings that workers get: libraries have already read it.
+void take_environment_of_workers(char** argv) {
+    const std::vector<std::string> missing = distilld::worker_environment();
+    for (const std::string& setting : missing) {
+        const auto name_size = setting.find('=');
+        ::setenv(setting.substr(0, name_size).c_str(), setting.c_str() + name_size + 1, 1);
+    }
+    if (!missing.empty()) {
+        ::execv("/proc/self/exe", argv);  // without /proc it fails, and the settings have no effect
+    }
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
     using namespace distilld::bench;
@@ -95,6 +116,7 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(1, 1000));
     train_command->add_option("--top-k", train.top_k, "entries of a teacher's target; 0 = no teacher")
         ->check(CLI::Range(0, 4096));
+    train_command->add_flag("--by-op", train.by_operation, "time and bytes of each operation of libtorch");
 
     TokenizeOptions tokenize;
     tokenize.threads = std::max(1U, std::thread::hardware_concurrency());
@@ -139,6 +161,9 @@ int main(int argc, char** argv) {
         return app.exit(error) == 0 ? 0 : 2;
     }
     try {
+        if (app.got_subcommand(train_command) || app.got_subcommand(loss_command)) {
+            take_environment_of_workers(argv);
+        }
         boost::json::object report;
         if (app.got_subcommand(simulate_command)) {
             report = run_simulate(simulate);

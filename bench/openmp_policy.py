@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Which OpenMP runtime and wait policy a worker should be started with: prints one JSON object.
+"""Finds the OpenMP runtime and wait policy to start a worker with: prints one JSON object.
 
 Runs `distilld-bench pipeline --student` with all cores under each setting of the environment, alone on the machine and
-beside a process that computes all the time (as a teacher, or another job, does). Rounds go through the settings in
-turn, so that a drift of the machine falls on all of them. Milliseconds are of one micro-batch with the live teacher.
+next to a process that computes all the time (like a teacher or another job). Rounds cycle through the settings, so that
+a drift of the machine affects all of them. Milliseconds are per micro-batch with the live teacher.
 
     bench/openmp_policy.py [--bench build/release/bin/distilld-bench] [--rounds 7] [--libomp FILE]
 """

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What each form of `dataset.packing` costs on documents of mixed lengths: prints a table, or with --json an object.
+"""Measures each form of `dataset.packing` on documents of mixed lengths: prints a table, or with --json an object.
 
-A small student is trained without a teacher on made-up documents of 8 to 512 tokens, as many long as short ones on a
-scale of logarithms (mean 121): the same program, threads and arithmetic, about the same number of tokens a
-micro-batch, the forms by turns. Tokens are those of the documents; padding is none.
+Trains a small student without a teacher on synthetic documents of 8 to 512 tokens, log-uniformly distributed (mean
+121). All forms use the same program, threads and arithmetic and about the same number of tokens per micro-batch, and
+alternate in rounds. Only the documents' tokens count, not padding.
 
     bench/packing.py [--rounds 3] [--steps 12] [--threads N] [--dtype fp32] [--bin build/release/bin] [--json]
 """

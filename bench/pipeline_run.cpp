@@ -71,15 +71,14 @@ std::uint32_t thread_count() {
     return static_cast<std::uint32_t>(std::distance(begin(tasks), end(tasks)));
 }
 
-GraphOptions graph_options(const PipelineOptions& options, const TeacherSource& teacher, bool parallel,
-                           std::uint64_t steps) {
+GraphOptions graph_options(const PipelineOptions& options, TeacherSource& teacher, bool parallel, std::uint64_t steps) {
     GraphOptions graph;
     graph.training.parallel = parallel;
     graph.training.micro_batches = options.micro_batches;
     graph.training.batch_size = options.batch_size;
     graph.training.logging_steps = steps;
     graph.total_steps = steps;
-    SchedulerOptions& scheduler = graph.teacher.scheduler;
+    SchedulerOptions& scheduler = graph.teachers.emplace_back(GraphTeacher{"", &teacher}).options.scheduler;
     scheduler.endpoints = options.scenario.endpoints;
     scheduler.limit.ceiling = options.scenario.concurrency;
     scheduler.limit.adaptive = options.scenario.adaptive;
@@ -162,7 +161,7 @@ asio::awaitable<void> train(GraphRun* run) {
     GraphHooks hooks;
     hooks.on_event = [run](const WorkerEvent&) { run->threads = thread_count(); };
     hooks.commit_checkpoint = [](std::uint64_t, const StudentSnapshot&) { return Result<std::string>(std::string()); };
-    auto graph = make_training_graph(run->executors, *run->student, source, batches, {},
+    auto graph = make_training_graph(run->executors, *run->student, batches, {},
                                      graph_options(options, *source, run->parallel, run->steps), hooks, run->trace);
     run->outcome = co_await graph->run();
     run->remote->close();

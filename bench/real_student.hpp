@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "pipeline/core/job_spec.hpp"
+#include "api/job_spec.hpp"
 #include "pipeline/graph/student.hpp"
 
 namespace distilld::bench {

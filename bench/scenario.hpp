@@ -108,8 +108,10 @@ struct TrainOptions {
     std::uint32_t repeat = 5;   ///< rounds
     std::uint32_t top_k = 64;   ///< of the teacher's targets; 0 = no teacher
     std::uint32_t warm_up = 2;  ///< steps before the first round
+    bool by_operation = false;  ///< adds a table of libtorch's operations
 };
-/// Trains a student on targets at hand: rates, share of the machine's GEMM rate, memory.
+/// Trains a student on targets at hand: rates, shares of the machine's GEMM rate and of the rate of the step's own
+/// matrix products, memory.
 boost::json::object run_train(const TrainOptions& options);
 
 struct TokenizeOptions {

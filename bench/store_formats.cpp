@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "base/mapped_file.hpp"
+#include "base/files/mapped_file.hpp"
 #include "base/random.hpp"
 #include "bench/median.hpp"
-#include "pipeline/store/store_error.hpp"
+#include "pipeline/store/store_checks.hpp"
 #include "pipeline/store/store_export.hpp"
 #include "pipeline/store/store_reader.hpp"
 #include "pipeline/store/store_writer.hpp"
@@ -192,7 +192,7 @@ std::vector<std::vector<std::uint64_t>> batches_of(const StoreManifest& manifest
 double divergence_of(const StoreManifest& manifest, const StoreOptions& options) {
     const PeakedTeacher teacher(options.vocabulary, std::min(options.sequence_length, kMeasuredPositions));
     const TokenBatch batch = teacher.batch({0});
-    const auto rows = make_row_codec(manifest)->encode(batch, teacher.targets(batch, true)).value();
+    const auto rows = RowCodec(manifest).encode(batch, teacher.targets(batch, true)).value();
     return rows.front().kl_sum / static_cast<double>(rows.front().kl_tokens);
 }
 
@@ -326,7 +326,8 @@ void add_store_options(CLI::App& command, StoreOptions& options) {
     command.add_option("--sequence-length", options.sequence_length, "positions of a row")->check(CLI::Range(8, 65536));
     command.add_option("--rows", options.rows, "rows of a store")->check(CLI::Range(1, 1'000'000));
     command.add_option("--batch-size", options.batch_size, "rows read at once")->check(CLI::Range(1, 4096));
-    command.add_option("--format", options.format, "only this one")->check(CLI::IsMember(names_of(kStoreFormatNames)));
+    command.add_option("--format", options.format, "only this one")
+        ->check(CLI::IsMember(names_of(kEnumNames<StoreFormat>)));
     command.add_option("--store", options.store, "a store of all logits: what each format would take and lose of it")
         ->type_name("DIR");
     command.add_option("--repeat", options.repeat, "measurements of each")->check(CLI::Range(1, 1000));

@@ -12,7 +12,7 @@
 #include "bench/real_student.hpp"
 #include "bench/scenario.hpp"
 #include "bench/virtual_pipeline.hpp"
-#include "server/worker/compute_threads.hpp"
+#include "server/worker/machine/compute_threads.hpp"
 
 namespace distilld::bench {
 

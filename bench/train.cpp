@@ -1,5 +1,6 @@
 // distilld-bench train: what a student makes of targets that are at hand.
 #include <algorithm>
+#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <chrono>
 #include <cmath>
@@ -8,11 +9,12 @@
 
 #include "base/random.hpp"
 #include "bench/median.hpp"
+#include "bench/op_profile.hpp"
 #include "bench/pipeline_run.hpp"
 #include "bench/real_student.hpp"
 #include "bench/scenario.hpp"
-#include "models/training/training_work.hpp"
-#include "server/worker/compute_threads.hpp"
+#include "bench/training_work.hpp"
+#include "server/worker/machine/compute_threads.hpp"
 
 namespace distilld::bench {
 namespace {
@@ -115,6 +117,26 @@ Round run_steps(Student& student, const std::vector<MicroBatch>& batches, std::u
     return round;
 }
 
+/// A row per operation with the figures of one micro-batch and its part of the step, most time first.
+boost::json::array rows_of(const OperationProfile& profile, double micro_batches) {
+    boost::json::array rows;
+    const auto add = [&](const std::string& name, double calls, double seconds, double bytes) {
+        rows.push_back({{"operation", name},
+                        {"calls", calls / micro_batches},
+                        {"milliseconds", seconds / micro_batches * 1e3},
+                        {"share", seconds / profile.seconds},
+                        {"megabytes", bytes / micro_batches / 1e6},
+                        {"gigabytes_per_second", seconds > 0 ? bytes / seconds / 1e9 : 0}});
+    };
+    double recorded = 0;
+    for (const OperationTotals& totals : profile.operations) {
+        add(totals.name, static_cast<double>(totals.calls), totals.seconds, totals.bytes);
+        recorded += totals.seconds;
+    }
+    add("outside of operations", 0, profile.seconds - recorded, 0);
+    return rows;
+}
+
 }  // namespace
 
 boost::json::object run_train(const TrainOptions& options) {
@@ -138,25 +160,31 @@ boost::json::object run_train(const TrainOptions& options) {
     }
     run_steps(*student, batches, options.warm_up);
 
-    const double flops = models::training_flops_per_token(config_of(options.student), options.sequence_length);
+    const double flops = training_flops_per_token(config_of(options.student), options.sequence_length);
     const double positions = static_cast<double>(options.batch_size) * options.sequence_length;
     const double count = static_cast<double>(options.steps) * options.micro_batches;
     constexpr double kGemmSeconds = 0.2;
+    const OperationProfile profile = profile_operations([&] { run_steps(*student, batches, 1); });
     std::vector<double> rates;
     std::vector<double> micro_batch_ms;
     std::vector<double> gemm_rates;
+    std::vector<double> product_rates;
+    std::vector<double> product_shares;
     std::vector<double> shares;
     for (std::uint32_t i = 0; i < options.repeat; ++i) {
-        gemm_rates.push_back(models::measure_gemm_rate(dtype, kGemmSeconds));
+        gemm_rates.push_back(measure_gemm_rate(dtype, kGemmSeconds));
         const Round round = run_steps(*student, batches, options.steps);
         rates.push_back(positions * count / round.whole);
         micro_batch_ms.push_back(round.training / count * 1e3);
         shares.push_back(rates.back() * flops / gemm_rates.back());
+        const double product_seconds = measure_products(profile.products);
+        product_rates.push_back(operations_of(profile.products) / product_seconds);
+        product_shares.push_back(product_seconds * options.steps / round.whole);
     }
     boost::json::object report;
     report["command"] = "train";
     report["student_parameters"] = student->parameter_count();
-    report["dtype"] = models::resolved_dtype_name(dtype);
+    report["dtype"] = resolved_dtype_name(dtype);
     report["threads"] = threads;
     report["batch_size"] = options.batch_size;
     report["sequence_length"] = options.sequence_length;
@@ -167,6 +195,11 @@ boost::json::object run_train(const TrainOptions& options) {
     report["milliseconds_per_micro_batch"] = median(micro_batch_ms);
     report["gigaflops_per_second_of_gemm"] = median(gemm_rates) / 1e9;
     report["share_of_gemm_rate"] = median(shares);
+    report["gigaflops_per_second_of_products"] = median(product_rates) / 1e9;
+    report["share_of_product_rate"] = median(product_shares);
+    if (options.by_operation) {
+        report["operations"] = rows_of(profile, options.micro_batches);
+    }
     report["peak_resident_mb"] = static_cast<double>(peak_resident_bytes()) / 1e6;
     return report;
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/core/prefetch_scheduler.hpp"
+#include "pipeline/core/scheduling/prefetch_scheduler.hpp"
 
 namespace distilld::bench {
 

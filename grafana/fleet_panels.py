@@ -29,14 +29,14 @@ FLEET = (
             figure(
                 "Waiting",
                 "short",
-                "Jobs that wait for something outside them to pass: a teacher, space on the disk, a worker's restart.",
+                "Jobs that wait for a teacher, for space on the disk, or for a worker's restart.",
                 ("sum(distilld_jobs_waiting{INSTANCE}) or vector(0)", "waiting"),
                 warn_above=1,
             ),
             figure(
                 "Job store",
                 "short",
-                "Whether the job store of every service can be written. While it cannot, jobs go on, "
+                "Whether the job store of every service can be written. While it cannot, jobs continue, "
                 "and their events are kept in memory.",
                 ("min(distilld_store_writable{INSTANCE})", "writable"),
                 words=((1, "writable", "green"), (0, "not writable", "red")),
@@ -82,8 +82,8 @@ FLEET = (
             plot(
                 "Webhooks",
                 "short",
-                "Attempts to tell a receiver of the end of a job. Retried: it gave no 2xx answer, and is told again "
-                "for a day; given up: the day is over, or it said that it has gone.",
+                "Attempts to notify a receiver of the end of a job. Retried: the answer was not 2xx; repeated "
+                "for a day; given up: the day is over, or the receiver answered 410.",
                 ("sum by (result) (increase(distilld_webhook_deliveries_total{INSTANCE}[RATE]))", "{{result}}"),
             ),
             plot(
@@ -158,7 +158,7 @@ FLEET = (
             plot(
                 "Steps",
                 "short",
-                "Optimizer steps a second.",
+                "Optimizer steps per second.",
                 ("sum by (instance) (rate(distilld_steps_total{INSTANCE}[RATE]))", "{{instance}}"),
             ),
             *panels.PIPELINE,
@@ -171,13 +171,13 @@ FLEET = (
             plot(
                 "Open endpoints",
                 "short",
-                "Endpoints that get nothing but a probe now and then, because they failed.",
+                "Endpoints with an open circuit breaker.",
                 ("sum by (instance) (distilld_job_teacher_open_endpoints{INSTANCE})", "{{instance}}"),
             ),
             plot(
                 "In flight",
                 "short",
-                "Requests under way, and how many may be.",
+                "Requests in flight, and their limit.",
                 ("sum by (instance) (distilld_job_teacher_in_flight{INSTANCE})", "{{instance}}"),
                 ("sum by (instance) (distilld_job_teacher_concurrency_limit{INSTANCE})", "{{instance}}: limit"),
             ),
@@ -189,7 +189,7 @@ FLEET = (
             plot(
                 "Scoring requests",
                 "reqps",
-                "Requests answered, by protocol and status; and those given up before they were computed.",
+                "Requests answered, by protocol and status; and those abandoned before they were computed.",
                 (
                     "sum by (protocol, code) (rate(distilld_teacher_server_requests_total{TEACHER}[RATE]))",
                     "{{protocol}} {{code}}",
@@ -205,13 +205,13 @@ FLEET = (
             plot(
                 "Tokens scored",
                 "short",
-                "Input positions a second.",
+                "Input positions per second.",
                 ("sum by (instance) (rate(distilld_teacher_server_tokens_total{TEACHER}[RATE]))", "{{instance}}"),
             ),
             plot(
                 "Compute",
                 "percentunit",
-                "Share of its time that the compute thread is at work.",
+                "Share of the time that the compute thread is busy.",
                 (
                     "sum by (instance) (rate(distilld_teacher_server_compute_seconds_total{TEACHER}[RATE]))",
                     "{{instance}}",
@@ -226,7 +226,7 @@ FLEET = (
             plot(
                 "Wait for the compute thread",
                 "s",
-                "Nineteen of twenty requests wait less.",
+                "95th percentile.",
                 (
                     "histogram_quantile(0.95, sum by (instance, le) "
                     "(rate(distilld_teacher_server_queue_wait_seconds_bucket{TEACHER}[RATE])))",
@@ -234,9 +234,9 @@ FLEET = (
                 ),
             ),
             plot(
-                "Requests taken up at once",
+                "Batch size",
                 "short",
-                "Mean over the batches that the compute thread took up.",
+                "Mean number of requests that the compute thread takes from the queue together.",
                 (
                     "sum by (instance) (rate(distilld_teacher_server_batch_size_sum{TEACHER}[RATE])) / "
                     "sum by (instance) (rate(distilld_teacher_server_batch_size_count{TEACHER}[RATE]))",
@@ -269,7 +269,7 @@ FLEET = (
             plot(
                 "HTTP latency",
                 "s",
-                "Nineteen of twenty requests take less. Event streams last as long as their readers stay.",
+                "95th percentile. Event streams last as long as their readers stay.",
                 (
                     "histogram_quantile(0.95, sum by (route, le) "
                     "(rate(distilld_http_request_duration_seconds_bucket{INSTANCE}[RATE])))",
@@ -303,7 +303,7 @@ FLEET = (
             plot(
                 "Records of sinks",
                 "cps",
-                "What jobs write to JSONL files, TensorBoard, MLflow and OpenTelemetry, and what of it is lost.",
+                "Records that jobs write to JSONL files, TensorBoard, MLflow and OpenTelemetry, and those lost.",
                 ("sum by (sink) (rate(distilld_sink_written_total{INSTANCE}[RATE]))", "{{sink}}"),
                 ("sum by (sink) (rate(distilld_sink_dropped_total{INSTANCE}[RATE]))", "{{sink}}, lost"),
             ),

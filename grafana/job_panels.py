@@ -38,15 +38,15 @@ JOB = (
             figure(
                 "Open endpoints now",
                 "short",
-                "Teacher endpoints that get nothing but a probe now and then, because they failed.",
+                "Teacher endpoints with an open circuit breaker.",
                 ("distilld_job_teacher_open_endpoints{JOB}", "{{job_id}}"),
                 warn_above=1,
             ),
             figure(
                 "Jobs that wait",
                 "short",
-                "Jobs of the service that wait for a teacher, space on the disk or a worker's restart. Which, and for "
-                "what: status_reason of GET /v1/jobs/{id}.",
+                "Jobs of the service that wait for a teacher, space on the disk or a worker's restart. See "
+                "status_reason of GET /v1/jobs/{id}.",
                 ("sum(distilld_jobs_waiting{INSTANCE}) or vector(0)", "waiting"),
                 warn_above=1,
             ),
@@ -68,7 +68,7 @@ JOB = (
             plot(
                 "Steps",
                 "short",
-                "Optimizer steps a second. It falls to 0 while the job waits.",
+                "Optimizer steps per second. It falls to 0 while the job waits.",
                 ("deriv(distilld_job_step{JOB}[RATE])", "{{job_id}}"),
             ),
             plot(
@@ -94,18 +94,18 @@ JOB = (
                 ("distilld_job_eval_loss{JOB}", "held-out cross entropy"),
             ),
             plot(
-                "Held out, beside the teacher",
+                "Held-out comparison with the teacher",
                 "short",
                 "At each evaluation: divergence of the student from the teacher in nats per token, and the share of "
-                "tokens whose likeliest one is the teacher's.",
+                "tokens whose most likely token is the teacher's.",
                 ("distilld_job_eval_kl{JOB}", "KL"),
                 ("distilld_job_eval_top1_agreement{JOB}", "top-1 agreement"),
             ),
             plot(
                 "Padding",
                 "percentunit",
-                "Of the positions that the student computes, the share that is padding. More than a few percent are "
-                "worth another packing.",
+                "Share of padding in the positions that the student computes. If it is more than a few percent, "
+                "try another packing.",
                 (
                     "rate(distilld_job_padding_tokens_total{JOB}[RATE]) / "
                     "(rate(distilld_job_tokens_total{JOB}[RATE]) + rate(distilld_job_padding_tokens_total{JOB}[RATE]))",
@@ -145,22 +145,22 @@ JOB = (
             plot(
                 "In flight",
                 "short",
-                "Requests under way, and how many may be.",
+                "Requests in flight, and their limit.",
                 ("distilld_job_teacher_in_flight{JOB}", "in flight"),
                 ("distilld_job_teacher_concurrency_limit{JOB}", "limit"),
             ),
             plot(
                 "Window",
                 "short",
-                "Micro-batches that may be asked for and not yet trained on, and those that are answered already. A "
-                "buffer that is empty is a student that waits.",
+                "Limit of micro-batches requested ahead of training, and those already answered. With an empty "
+                "buffer, the student waits.",
                 ("distilld_job_prefetch_window_items{JOB}", "window"),
                 ("distilld_job_prefetch_buffer_items{JOB}", "buffered"),
             ),
             plot(
                 "Open endpoints",
                 "short",
-                "Endpoints that get nothing but a probe now and then, because they failed.",
+                "Endpoints with an open circuit breaker.",
                 ("distilld_job_teacher_open_endpoints{JOB}", "{{job_id}}"),
             ),
             heat_map(
@@ -172,7 +172,7 @@ JOB = (
             plot(
                 "Requests by outcome",
                 "reqps",
-                "Requests that ended, by endpoint; cancelled are those that a hedge beat.",
+                "Requests that ended, by endpoint; cancelled are those overtaken by a hedge.",
                 (
                     "sum by (endpoint, outcome) (rate(distilld_teacher_request_duration_seconds_count{JOB}[RATE]))",
                     "{{endpoint}} {{outcome}}",
@@ -181,7 +181,7 @@ JOB = (
             plot(
                 "Limits of the endpoints",
                 "short",
-                "Requests that may be under way at each endpoint, which has a limit of its own and shares the job's, "
+                "Limit of requests in flight at each endpoint, which has a limit of its own and shares the job's, "
                 "and how many are.",
                 (_ENDPOINT_LIMIT, "limit {{endpoint}}"),
                 ("distilld_teacher_endpoint_in_flight{JOB}", "in flight {{endpoint}}"),
@@ -201,8 +201,8 @@ JOB = (
             plot(
                 "Rows generated",
                 "short",
-                "Rows a second that generate jobs of the service put into stores.",
-                ("sum(rate(distilld_generate_rows_total{INSTANCE}[RATE])) or vector(0)", "rows a second"),
+                "Rows per second that generate jobs of the service write into stores.",
+                ("sum(rate(distilld_generate_rows_total{INSTANCE}[RATE])) or vector(0)", "rows per second"),
             ),
         ),
     ),
@@ -212,23 +212,23 @@ JOB = (
             plot(
                 "Starved by a teacher",
                 "percentunit",
-                "Share of the time that the student waits while rows of this teacher are missing: what is near 100 % "
-                "holds up the job and the other teachers.",
+                "Share of the time that the student waits for rows of this teacher. A teacher near 100 % holds up "
+                "the job and the other teachers.",
                 ("rate(distilld_job_teacher_wait_seconds_total{JOB}[RATE])", "{{teacher}}"),
             ),
             plot(
                 "Tokens of the teachers",
                 "short",
-                "Input positions a second that each teacher answers for, and requests that fail.",
+                "Input positions per second that each teacher answers for, and requests that fail.",
                 ("rate(distilld_job_several_teachers_tokens_total{JOB}[RATE])", "{{teacher}}"),
                 ("rate(distilld_job_several_teachers_failures_total{JOB}[RATE])", "failures {{teacher}}"),
             ),
             plot(
                 "Windows of the teachers",
                 "short",
-                "Micro-batches that a teacher may be asked about, those whose rows are there, and requests in flight.",
+                "Limit of micro-batches requested from a teacher, those answered, and requests in flight.",
                 ("distilld_job_several_teachers_window_items{JOB}", "window {{teacher}}"),
-                ("distilld_job_several_teachers_buffer_items{JOB}", "there {{teacher}}"),
+                ("distilld_job_several_teachers_buffer_items{JOB}", "answered {{teacher}}"),
                 ("distilld_job_several_teachers_in_flight{JOB}", "in flight {{teacher}}"),
             ),
         ),
@@ -239,7 +239,7 @@ JOB = (
             plot(
                 "Tokens of the endpoints",
                 "short",
-                "Input positions a second that each endpoint answers for.",
+                "Input positions per second that each endpoint answers for.",
                 ("rate(distilld_teacher_endpoint_tokens_total{JOB}[RATE])", "{{endpoint}}"),
             ),
             plot(
@@ -261,13 +261,13 @@ JOB = (
             plot(
                 "Openings by endpoint",
                 "short",
-                "Times that an endpoint was left out because it failed.",
+                "Times that the circuit breaker of an endpoint opened.",
                 ("increase(distilld_teacher_endpoint_breaker_openings_total{JOB}[RATE])", "{{endpoint}}"),
             ),
             plot(
                 "Endpoints left out",
                 "short",
-                "1 while an endpoint gets nothing but a probe now and then, because it failed.",
+                "1 while the circuit breaker of an endpoint is open.",
                 ("distilld_teacher_endpoint_open{JOB}", "{{endpoint}}"),
             ),
         ),
@@ -278,15 +278,15 @@ JOB = (
             plot(
                 "Who sets the pace",
                 "percentunit",
-                "Share of the time that a stage was the bottleneck. The student is who should be.",
+                "Share of the time that a stage was the bottleneck. Ideally, it is the student.",
                 ("avg_over_time(distilld_job_bottleneck{JOB}[RATE])", "{{stage}}"),
                 width=12,
             ),
             plot(
                 "Between the stages",
                 "percentunit",
-                "How full the place before each stage is. Full before the student: nothing holds it up. What is empty "
-                "waits for the stage before; before the first empty one stands the bottleneck.",
+                "Fill level of the queue in front of each stage. If the student's is full, nothing holds it up. An "
+                "empty queue waits for the stage before it; the bottleneck is in front of the first empty one.",
                 ("distilld_stage_queue_items{JOB} / distilld_stage_queue_capacity_items{JOB}", "before {{stage}}"),
                 width=12,
             ),
@@ -316,7 +316,7 @@ JOB = (
             heat_map(
                 "Time to write",
                 "s",
-                "From a checkpoint's copy to its being on the disk. The next steps go on meanwhile.",
+                "From copying a checkpoint until it is on the disk. The next steps run meanwhile.",
                 "sum by (le) (rate(distilld_checkpoint_duration_seconds_bucket{JOB}[RATE]))",
                 width=12,
             ),
@@ -335,15 +335,15 @@ JOB = (
             plot(
                 "Memory",
                 "bytes",
-                "Resident memory of the worker's process, and the most that it has had.",
+                "Resident memory of the worker's process, and its peak.",
                 ("distilld_worker_resident_memory_bytes{JOB}", "resident"),
                 ("distilld_worker_peak_resident_memory_bytes{JOB}", "peak"),
             ),
             plot(
                 "Device memory",
                 "bytes",
-                "Allocated, reserved (that and what is kept for later), the peak of what was allocated, and what the "
-                "device has. On the CPU it is the worker's resident memory, and the machine's.",
+                "Allocated, reserved (allocated and cached), the peak of allocated, and the total of the device. On "
+                "the CPU: the worker's resident memory, and the machine's memory.",
                 ("distilld_device_memory_bytes{JOB}", "{{device}} {{kind}}"),
             ),
             plot("Open files", "short", "Of the worker.", ("distilld_worker_open_fds{JOB}", "{{job_id}}")),

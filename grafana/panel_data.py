@@ -60,7 +60,7 @@ class Series:
 
 
 def with_variables(text, values):
-    """The text with $name and ${name} replaced; what is no variable stays."""
+    """The text with $name and ${name} replaced; what is not a variable stays."""
     return re.sub(r"\$\{?(\w+)\}?", lambda match: str(values.get(match.group(1), match.group(0))), text)
 
 
@@ -98,7 +98,7 @@ def legend_of(form, labels):
 
 
 def series_of(target, prometheus, shown, values):
-    """The series of one query, ordered by name. Samples that are no numbers are left out."""
+    """The series of one query, ordered by name. Samples that are not numbers are left out."""
     query = with_variables(target["expr"], values)
     if target.get("instant"):
         found = prometheus.ask("query", query=query, time=shown.end)["result"]

@@ -59,9 +59,9 @@ PIPELINE = (
     bars(
         "Bottleneck",
         "percentunit",
-        "Share of its time that each stage is at work, over all jobs of the service. Where the student is near 100 %, "
-        "it sets the pace, which is as it should be. Else it is the last of teacher, decode and staging that is near "
-        "100 %. The teacher is at work while any request is under way.",
+        "Share of its time that each stage is busy, over all jobs of the service. If the student is near 100 %, it is "
+        "the bottleneck, as intended. Otherwise, it is the last of teacher, decode and staging that is near 100 %. "
+        "The teacher works while any request is in flight.",
         (_BUSY_SHARE, "{{stage}}"),
     ),
     plot(
@@ -78,7 +78,7 @@ PIPELINE = (
     plot(
         "Overlap",
         "percentunit",
-        "Share of the teachers' time during which the student did not wait: 100 % hides the teacher wholly.",
+        "Share of the teachers' time during which the student did not wait; 100 % hides the teacher completely.",
         (
             "sum(rate(distilld_overlap_seconds_total{INSTANCE}[RATE])) / "
             'sum(rate(distilld_stage_busy_seconds_total{INSTANCE, stage="teacher"}[RATE]))',
@@ -88,13 +88,13 @@ PIPELINE = (
     plot(
         "Stages at work",
         "percentunit",
-        "Share of its time that each stage is at work, over all jobs of the service.",
+        "Share of its time that each stage is busy, over all jobs of the service.",
         (_BUSY_SHARE, "{{stage}}"),
     ),
     plot(
         "Stages waiting",
         "percentunit",
-        "Share of its time that each stage waits: for input, or for room at its output.",
+        "Share of its time that each stage waits: for input, or for space at its output.",
         (
             "sum by (stage, reason) (rate(distilld_stage_wait_seconds_total{INSTANCE}[RATE]))"
             " / on (stage) group_left () " + _STAGE_TIME,
@@ -104,8 +104,8 @@ PIPELINE = (
     plot(
         "Decode stage",
         "s",
-        "Seconds a second during which an answer at least is being decoded, the stage waits for answers, or waits for "
-        "room; and how many are decoded at a time, at most.",
+        "Seconds per second in which at least one answer is being decoded, the stage waits for answers, or waits for "
+        "space; and the limit of answers decoded at a time.",
         ('sum(rate(distilld_stage_busy_seconds_total{INSTANCE, stage="decode"}[RATE]))', "at work"),
         (
             'sum by (reason) (rate(distilld_stage_wait_seconds_total{INSTANCE, stage="decode"}[RATE]))',
@@ -129,13 +129,13 @@ TEACHER_CLIENT = (
     plot(
         "Failures by kind",
         "reqps",
-        "Requests that failed, by kind. They are retried: what they cost is time.",
+        "Requests that failed, by kind. They are retried, so they cost time only.",
         ("sum by (kind) (rate(distilld_teacher_failures_total{INSTANCE}[RATE]))", "{{kind}}"),
     ),
     plot(
         "Breaker openings",
         "short",
-        "Times that an endpoint was left out because it failed.",
+        "Times that the circuit breaker of an endpoint opened.",
         ("sum by (instance) (increase(distilld_teacher_breaker_openings_total{INSTANCE}[RATE]))", "{{instance}}"),
     ),
     plot(
@@ -148,7 +148,7 @@ TEACHER_CLIENT = (
     plot(
         "Heads from teachers",
         "s",
-        "Time before the first step that goes into fetching heads for hidden states.",
+        "Time spent on fetching heads for hidden states, before the first step.",
         ("sum by (instance) (increase(distilld_teacher_head_seconds_total{INSTANCE}[RATE]))", "{{instance}}"),
     ),
 )

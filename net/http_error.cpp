@@ -4,7 +4,7 @@
 #include <boost/system/error_category.hpp>
 #include <string>
 
-namespace distilld::net {
+namespace distilld {
 namespace {
 
 namespace bhttp = boost::beast::http;
@@ -20,7 +20,7 @@ class Category final : public boost::system::error_category {
             case HttpError::too_many_interim_answers:
                 return "too many interim answers (HTTP 1xx)";
             case HttpError::protocol_switched:
-                return "HTTP 101 switches to a protocol that nobody asked for";
+                return "HTTP 101 switches to a protocol that was not requested";
             case HttpError::bytes_behind_answer:
                 return "bytes follow its end";
         }
@@ -46,4 +46,4 @@ bool is_header_limit(error_code failed) noexcept {
     return failed == bhttp::error::header_limit || failed == bhttp::error::buffer_overflow;
 }
 
-}  // namespace distilld::net
+}  // namespace distilld

@@ -8,9 +8,8 @@
 #include <cstring>
 
 #include "net/http_error.hpp"
-#include "pipeline/async/tuple.hpp"
 
-namespace distilld::net {
+namespace distilld {
 namespace {
 
 namespace asio = boost::asio;
@@ -27,7 +26,7 @@ std::string text_of(beast::string_view text) {
     return {text.data(), text.size()};
 }
 
-/// Beast's state machine, with the fields in our own list: Beast's throws at a field above 64 KiB.
+/// Beast's state machine with our own field list: Beast's throws at a field above 64 KiB.
 template <bool is_request>
 class Parser final : public bhttp::basic_parser<is_request> {
   public:
@@ -108,10 +107,9 @@ asio::awaitable<error_code> receive(ByteStream& stream, beast::flat_buffer& buff
     if (most == 0) {
         co_return bhttp::error::buffer_overflow;
     }
-    const auto space = buffer.prepare(most);
-    const auto read = co_await stream.async_read_some(space, kTuple);
-    buffer.commit(std::get<1>(read));
-    co_return std::get<0>(read);
+    const auto read = co_await stream.read_some(buffer.prepare(most));
+    buffer.commit(read.bytes);
+    co_return read.failure;
 }
 
 template <bool is_request>
@@ -182,14 +180,14 @@ class ParsingReader final : public HttpReader {
         error_code failed;
         buffer.consume(parser_->put(buffer.cdata(), failed));
         begun_ = begun_ || parser_->got_some();
-        // Beast waits until it has a whole trailer, or the line before a chunk.
+        // Beast waits for a whole trailer, or for the whole line before a chunk.
         if (failed == bhttp::error::need_more && buffer.size() > max_header_bytes_) {
             failed = bhttp::error::header_limit;
         }
         return failed;
     }
 
-    /// What has come, as far as there is room for it.
+    /// Parses what has come, as far as there is room for it.
     error_code parse_body(beast::flat_buffer& buffer) {
         while (!done() && buffer.size() > 0 && parser_->room() > 0) {
             const error_code failed = parse(buffer);
@@ -200,7 +198,7 @@ class ParsingReader final : public HttpReader {
         return {};
     }
 
-    /// The end of the connection is the end of some bodies.
+    /// The end of the connection ends some bodies.
     void note_end(error_code& failed) {
         if (failed != asio::error::eof) {
             return;
@@ -245,4 +243,4 @@ std::unique_ptr<HttpReader> make_answer_reader(std::size_t max_header_bytes) {
     return std::make_unique<ParsingReader<false>>(max_header_bytes);
 }
 
-}  // namespace distilld::net
+}  // namespace distilld

@@ -15,7 +15,7 @@
 
 #include "net/byte_stream.hpp"
 
-namespace distilld::net {
+namespace distilld {
 
 /// Start line and header fields of a message.
 struct HttpHead {
@@ -25,19 +25,19 @@ struct HttpHead {
     unsigned version = 0;  ///< 10 or 11
     std::vector<std::pair<std::string, std::string>> fields{};
 
-    /// The first field of that name, in any case; null where there is none.
+    /// The first field of that name, in any case; null if there is none.
     [[nodiscard]] const std::string* find(std::string_view name) const noexcept;
-    /// Its value; empty where there is none.
+    /// Its value; empty if there is none.
     [[nodiscard]] std::string_view value(std::string_view name) const noexcept;
     [[nodiscard]] std::size_t count(std::string_view name) const noexcept;
 };
 
-/// Reads one HTTP/1.1 message from a connection. Beast parses; it does so in the coroutine that reads, never in a
-/// handler of Beast's own, from which an exception would leave the event loop and take the program along.
+/// Reads one HTTP/1.1 message from a connection. Beast parses in the coroutine that reads, never in a handler of its
+/// own: an exception there would leave the event loop and end the program.
 ///
-/// `max_header_bytes` bounds the header, the trailer fields with it, and the extension of each chunk
-/// (is_header_limit()). Trailer fields are dropped. A Transfer-Encoding other than chunked is an error, as the length
-/// of the body cannot be known then (RFC 9112 6.3).
+/// `max_header_bytes` bounds the header including the trailer, and the extension of each chunk (is_header_limit()).
+/// Trailer fields are dropped. A Transfer-Encoding other than chunked is an error, as the body's length would be
+/// unknown (RFC 9112 6.3).
 class HttpReader {
   public:
     struct Piece {
@@ -47,11 +47,11 @@ class HttpReader {
 
     virtual ~HttpReader() = default;
 
-    /// `buffer` has what was received and not read yet; what is behind the message stays there.
+    /// `buffer` holds received bytes that were not read yet; bytes after the message stay there.
     virtual boost::asio::awaitable<boost::system::error_code> read_head(ByteStream& stream,
                                                                         boost::beast::flat_buffer& buffer) = 0;
-    /// Bytes of the body, as soon as there are some: as many as fit into `space`, none at the end. The head has been
-    /// read, and `space` is not empty.
+    /// Bytes of the body as they come: as many as fit into `space`, none at the end. The head must have been read, and
+    /// `space` must not be empty.
     virtual boost::asio::awaitable<Piece> read_body(ByteStream& stream, boost::beast::flat_buffer& buffer,
                                                     std::span<char> space) = 0;
 
@@ -60,17 +60,17 @@ class HttpReader {
     [[nodiscard]] virtual bool begun() const = 0;
     /// The whole message has been read.
     [[nodiscard]] virtual bool done() const = 0;
-    /// The rest is asked of a message whose head has been read.
+    /// The other queries need a message with its head read.
     [[nodiscard]] virtual bool keep_alive() const = 0;
     [[nodiscard]] virtual bool chunked() const = 0;
     [[nodiscard]] virtual std::optional<std::uint64_t> content_length() const = 0;
-    /// A chunked body may be so long (http::error::body_limit); without a call any length.
+    /// Maximum length of a chunked body (http::error::body_limit); any length if never called.
     virtual void limit_body(std::uint64_t bytes) = 0;
 };
 
 [[nodiscard]] std::unique_ptr<HttpReader> make_request_reader(std::size_t max_header_bytes);
 
-/// Interim answers (1xx) are read over, up to a bound (RFC 9110 15.2); 101 is an error.
+/// Skips interim answers (1xx), up to a bound (RFC 9110 15.2); 101 is an error.
 [[nodiscard]] std::unique_ptr<HttpReader> make_answer_reader(std::size_t max_header_bytes);
 
-}  // namespace distilld::net
+}  // namespace distilld

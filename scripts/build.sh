@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Configures and builds one preset: scripts/build.sh PRESET [TARGET…]. Compiler: CXX of the environment, else clang 19
-# where it is installed (setup.sh does that), else the system's if it is new enough.
+# Configures and builds one preset: scripts/build.sh PRESET [TARGET…]. The compiler is CXX from the environment, or
+# clang 19 if installed (setup.sh does that), or the system's compiler if it is new enough.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -34,14 +34,14 @@ if [ -z "${CXX:-}" ]; then
 fi
 export CXX
 
-# A file that includes libtorch takes up to 1.5 GB to compile.
+# Compiling a file that includes libtorch takes up to 1.5 GB.
 jobs=$(nproc)
 memory_gb=$(awk '/^MemAvailable:/ {print int($2 / 1048576)}' /proc/meminfo)
 max_jobs=$((memory_gb * 2 / 3))
 if [ "$jobs" -gt "$max_jobs" ]; then jobs=$max_jobs; fi
 if [ "$jobs" -lt 1 ]; then jobs=1; fi
 
-# ccache finds what another checkout has compiled, with the precompiled header too (cmake/DistilldTargets.cmake).
+# ccache also finds results of other checkouts, even with the precompiled header (cmake/DistilldTargets.cmake).
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1
 export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 

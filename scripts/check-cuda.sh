@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Trains small students on this machine's GPU with every kind of target, optimizer and packing, holds their losses
-# against the CPU's, the bits of two runs against each other, and prints tokens/s: tests/e2e/test_cuda.py. Programs:
-# DISTILLD_BIN_DIR, else build/cuda/bin, else build/release/bin. Says "no CUDA device" and why where there is none.
+# Trains small students on this machine's GPU with every kind of target, optimizer and packing, compares their losses
+# with the CPU's and two runs bit by bit, and prints tokens/s: tests/e2e/test_cuda.py. Uses the programs in
+# DISTILLD_BIN_DIR, else build/cuda/bin, else build/release/bin. Without a CUDA device it says so, and why.
 #
-#   --cpu   the same on the CPU: checks the check
+#   --cpu   run the same on the CPU, to test this check
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"

@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
-# Builds the image and runs a distillation job in it, with what engine is there: a Docker engine that answers, podman,
-# or buildah (as root). Exit code 0 only if all of this holds:
+# Builds the image and runs a distillation job in it with an available engine: a running Docker engine, podman, or
+# buildah (as root). Exit code 0 only if all of this holds:
 #
-#   - the image is built by docker/Dockerfile, holds neither Python nor a compiler, and is of CMakeLists.txt's version
+#   - the image is built by docker/Dockerfile, contains neither Python nor a compiler, and has CMakeLists.txt's version
 #   - with a read-only root, as user 10001 and without capabilities, service and teacher start and are healthy
-#   - the demonstration of docker/compose.yaml works: a teacher trained from nothing, a student distilled from it by a
-#     job that curl submits from outside
-#   - SIGTERM ends the service with 0 and its running job with a checkpoint; the next container goes on with that job
+#   - the demonstration of docker/compose.yaml works: a teacher is trained from scratch, and a job that curl submits
+#     from outside distils a student from it
+#   - SIGTERM ends the service with 0 and its running job with a checkpoint; the next container continues that job
 #
-#   --engine NAME   docker, podman or buildah, and no other
-#   --install       where there is none, install buildah and debootstrap with apt (Debian, as root)
-#   --target NAME   cpu (default) or cuda (built and looked at; no job is run)
+#   --engine NAME   use only this one: docker, podman or buildah
+#   --install       without an engine, install buildah and debootstrap with apt (Debian, as root)
+#   --target NAME   cpu (default) or cuda (built and inspected; no job is run)
 #   --image NAME    do not build: check this image
-#   --base IMAGE    in place of the base that docker/Dockerfile names
+#   --base IMAGE    replaces the base image in docker/Dockerfile
 #   --keep          leave the image (distilld:check) in the engine's store
-#   -- ARGUMENT…    for the build, as `docker build` takes them (--build-context, --build-arg)
+#   -- ARGUMENT…    for the build, as for `docker build` (--build-context, --build-arg)
 #
-# pip's settings of this machine hold for the build: variables PIP_…, its pip.conf, a folder that PIP_FIND_LINKS names.
-# Where the base image cannot be had, a Debian of that release takes its place, made by debootstrap from this machine's
-# own package source (as root; scripts/debian_root.sh). docs/docker.md says how long it takes: the first time long,
-# later minutes, for the compiler's cache stays with the engine.
+# The build uses this machine's pip settings: variables PIP_…, its pip.conf, a folder in PIP_FIND_LINKS. If the base
+# image is not available, debootstrap makes a Debian of that release from this machine's own package source instead (as
+# root; scripts/debian_root.sh). The first build takes long, later ones minutes, because the engine keeps the compiler's
+# cache (docs/docker.md).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -56,7 +56,7 @@ done
 build_arguments=("$@")
 
 work=$(mktemp -d)
-# What the containers see; their user is not ours.
+# The containers' volumes; their user is not ours.
 mkdir -m 777 "$work/volumes" "$work/volumes"/{data,artifacts,models,demo}
 chmod 711 "$work"
 container_prefix=distilld-check-$$-
@@ -75,7 +75,7 @@ cleanup() {
         fi
         remove "$name"
     done
-    # Files of the containers' user can be another's to this one.
+# Another user may own the containers' files here.
     if [ "$(id -u)" != 0 ] && [ ${#started[@]} -gt 0 ]; then empty_volumes; fi
     if [ -n "$engine" ]; then
         forget_containers
@@ -92,7 +92,7 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 
 installed() {
-    [ "$install" = 1 ] || die "$1 is not there: --install gets it with apt, or install it"
+    [ "$install" = 1 ] || die "$1 is missing: --install gets it with apt, or install it"
     [ "$(id -u)" = 0 ] || die "--install needs root"
     say "installing $1"
     apt-get update -q >/dev/null
@@ -106,18 +106,18 @@ if ! choose_engine "$wanted_engine"; then
     choose_engine buildah || die "buildah needs root and nsenter (util-linux)"
 fi
 say "engine: $engine"
-# Not in /tmp, which may be memory.
+# Not in /tmp, which may be in memory.
 if [ "$engine" = buildah ] && [ "$keep" = 0 ] && [ -z "$given_image" ]; then
     store=$(mktemp -d /var/tmp/distilld-check.XXXXXX)
 fi
 
-# A Debian of the base's release without documentation and package lists, as the slim images are.
+# A Debian of the base's release without documentation and package lists, like the slim images.
 make_stand_in() {
     local suite base_folder
     case $base in
         *debian:13* | *debian:trixie*) suite=trixie ;;
         *debian:12* | *debian:bookworm*) suite=bookworm ;;
-        *) die "cannot get the base image $base, and know no Debian that could take its place" ;;
+        *) die "cannot get the base image $base, and there is no Debian to replace it" ;;
     esac
     command -v debootstrap >/dev/null || installed debootstrap
     need_for_roots
@@ -174,19 +174,19 @@ say "image: $image, $((bytes / 1000000)) MB"
 [ "$(config_label org.opencontainers.image.version)" = "$version" ] || die "the image's label has another version"
 [ "$(config_words StopSignal "$image")" = SIGTERM ] || die "the image has another stop signal"
 
-# begin NAME ARGUMENT…: a container of the image, to be removed at the end.
+# begin NAME ARGUMENT…: starts a container of the image, which is removed at the end.
 begin() {
     started+=("$1")
     start "$1" "$image" "${@:2}"
 }
 
-# finish NAME: its container must end with 0.
+# finish NAME: waits for its container, which must end with 0.
 finish() {
     wait_for_end "$1"
     [ "$exit_code" = 0 ] || die "$1 ended with $exit_code"
 }
 
-# healthy NAME COMMAND…: within a minute the command succeeds inside.
+# healthy NAME COMMAND…: the command must succeed inside within a minute.
 healthy() {
     local name=$1
     shift
@@ -195,7 +195,7 @@ healthy() {
         running "$name" || die "$name has ended"
         sleep 0.5
     done
-    die "$name does not get healthy: $(inside "$name" "$@" 2>&1 || true)"
+    die "$name does not become healthy: $(inside "$name" "$@" 2>&1 || true)"
 }
 
 field() {
@@ -206,7 +206,7 @@ for name in sys.argv[1].strip("/").split("/"):
 print("" if value is None else value)' "$1"
 }
 
-# What the image holds, and as whom it runs: looked at in a container that waits.
+# Inspect the image's contents and user in a container that only sleeps.
 begin look --entrypoint sleep 600
 for _ in $(seq 50); do
     if inside look true 2>/dev/null; then break; fi
@@ -216,13 +216,13 @@ done
 found=$(inside look sh -c '
     for name in python3 python pip gcc cc c++ g++ clang clang++ ld cmake make; do command -v $name; done
     find / -xdev -name "libpython*" 2>/dev/null') || true
-[ -z "$found" ] || die "the image holds what only a build needs: $found"
+[ -z "$found" ] || die "the image contains files that only a build needs: $found"
 user=$(inside look sed -n 's/^Uid:[^0-9]*\([0-9]*\).*/\1/p' /proc/1/status)
 [ "$user" = 10001 ] || die "the image runs as user $user"
 inside look sh -c 'touch /data/a /artifacts/a /tmp/a && rm /data/a /artifacts/a /tmp/a' ||
     die "volumes cannot be written"
 if inside_as_root look touch /opt/distilld/a 2>/dev/null; then die "the root file system can be written"; fi
-[ "$(inside look distilld --version)" = "distilld $version" ] || die "distilld says another version"
+[ "$(inside look distilld --version)" = "distilld $version" ] || die "distilld reports another version"
 inside look distilld-worker --version >/dev/null || die "distilld-worker does not start"
 remove look
 say "no Python, no compiler, user 10001, read-only root"
@@ -244,12 +244,12 @@ teacher=http://127.0.0.1:$(free_port)
 begin teacher teacher /models/teacher --listen "${teacher#http://}" --threads 1
 healthy teacher distilld healthcheck --server "$teacher"
 
-# As the image has it: its command (and no keys), its port, its healthcheck.
+# Use the image's own command (without keys), port and healthcheck.
 service=http://127.0.0.1:8500
 if curl -s -o /dev/null --max-time 2 "$service/healthz"; then die "port 8500 of this machine is taken"; fi
 mapfile -t healthcheck < <(healthcheck_words)
 [ ${#healthcheck[@]} -gt 0 ] || die "the image has no healthcheck"
-# Without a key it does not start, and says how it would.
+# Without a key it must not start, and say how to start it.
 mapfile -t command < <(config_words Cmd "$image")
 begin keyless
 wait_for_end keyless
@@ -259,7 +259,7 @@ begin service "${command[@]}" --insecure
 healthy service "${healthcheck[@]}"
 say "healthchecks pass: ${healthcheck[*]}"
 
-# submit OUTPUT STEPS: id of the job.
+# submit OUTPUT STEPS: prints the id of the job.
 submit() {
     local answer
     answer=$(sed -e "s|http://teacher:8600|$teacher|; s|\"output\": \"[^\"]*\"|\"output\": \"$1\"|" \
@@ -268,7 +268,7 @@ submit() {
         die "refused: $answer"
     field /id <<<"$answer"
 }
-# state ID: its state and step.
+# state ID: prints its state and step.
 state() {
     local job
     job=$(curl -sS --fail-with-body --max-time 10 "$service/v1/jobs/$1") || die "the service is gone: $job"
@@ -290,7 +290,7 @@ job=$(submit demo-student 100)
 until_state "$job" 'succeeded *' 600
 student=$work/volumes/artifacts/demo-student/model.safetensors
 [ -s "$student" ] || die "the job has left no student"
-[ "$(stat -c %u "$student")" = "$(stat -c %u "$work/volumes/data/jobs.sqlite")" ] || die "the student is another user's"
+[ "$(stat -c %u "$student")" = "$(stat -c %u "$work/volumes/data/jobs.sqlite")" ] || die "the student has another owner"
 say "a job distilled a student"
 
 job=$(submit long 100000)

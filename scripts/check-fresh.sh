@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# What README promises of a fresh machine, in bare roots of Debian 12 and 13: a clone of the present commit,
-# scripts/setup.sh, then both of its commands. Prints how long each took, and what the quickstart came to. Exit code 0
-# only if all ended well. Needs root and debootstrap, 15 GB of disk where pip takes torch's CUDA build, and an hour or
+# Checks README's instructions for a fresh machine in bare roots of Debian 12 and 13: clones the current commit, runs
+# scripts/setup.sh and then README's two commands. Prints how long each took and the quickstart's result. Exit code 0
+# only if all succeeded. Needs root and debootstrap, 15 GB of disk if pip installs torch's CUDA build, and an hour or
 # two on two cores.
 #
-#   --suite NAME      only that one: bookworm or trixie; may be repeated
-#   --quickstart      scripts/quickstart.sh whole, in place of its --quick, which only shows that it runs
-#   --tests WHICH     what is run of scripts/test.sh: none, fast (default) or all
-#   --ccache FOLDER   lend the roots this cache of compiled files; the build's time is then not that of a fresh machine
-#   --keep            leave the roots as they are at the end, and say where
+#   --suite NAME      only this one: bookworm or trixie; may be repeated
+#   --quickstart      run the whole scripts/quickstart.sh instead of --quick, which only shows that it works
+#   --tests WHICH     which part of scripts/test.sh to run: none, fast (default) or all
+#   --ccache FOLDER   give the roots this compiler cache; the build then takes less time than on a fresh machine
+#   --keep            keep the roots at the end, and print their folder
 #
-# pip's settings of this machine (PIP_* and configuration files) hold in the roots, with the local folders they name.
+# The roots use this machine's pip settings (PIP_* and configuration files), with the local folders that they name.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 self=check-fresh

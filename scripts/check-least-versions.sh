@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Builds and unit-tests with the least versions that README names, each in a bare root of the Debian that has it. Prints
-# a line for each row; exit code 0 only if all passed. Needs root and debootstrap; on two cores a row takes half an hour
+# Builds and unit-tests with the minimum versions in README, each in a bare root of the Debian that has it. Prints one
+# line per row; exit code 0 only if all passed. Needs root and debootstrap. On two cores a row takes half an hour
 # without libtorch and an hour with it.
 #
-#   --row NAME        only that one; may be repeated:
+#   --row NAME        only this one; may be repeated:
 #       gcc-13        g++ 13 and Boost 1.83 of Debian 13
 #       clang-16      clang 16 with the libraries of Debian 12 (Boost 1.83 of its backports)
-#       torch-2.6     libtorch 2.6 as Debian 13 packages it (libtorch-dev). The Python package torch==2.6.0 will not do
-#                     where pip takes its CUDA build: that has GCC's old C++ ABI, in which nothing of Debian's can link
+#       torch-2.6     libtorch 2.6 as packaged by Debian 13 (libtorch-dev). The Python package torch==2.6.0 fails if
+#                     pip installs its CUDA build: that has GCC's old C++ ABI, with which no library of Debian links
 #   --without-torch   leave out what needs libtorch (not for torch-2.6)
-#   --ccache FOLDER   lend the roots this cache of compiled files
-#   --keep            leave the roots as they are at the end, and say where
+#   --ccache FOLDER   give the roots this compiler cache
+#   --keep            keep the roots at the end, and print their folder
 #
-# The other rows of the table need no script: Debian 12 has just these versions (simdjson 3.0, prometheus-cpp 1.0,
-# spdlog 1.10, CLI11 2.1, toml++ 3.3, SQLite 3.40, GoogleTest 1.12), so each run of the tests there shows them.
+# The other rows of the table need no script: Debian 12 has exactly these versions (simdjson 3.0, prometheus-cpp 1.0,
+# spdlog 1.10, CLI11 2.1, toml++ 3.3, SQLite 3.40, GoogleTest 1.12), so every test run there checks them.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 self=check-least-versions
@@ -40,7 +40,7 @@ lend_pip_settings
 lend_npm_settings
 [ -z "$cache" ] || lend_ccache "$cache"
 
-# libtorch of this checkout, for the rows that are not about it: it runs on any Debian.
+# This checkout's libtorch, for the rows that do not test another one: it runs on any Debian.
 own_torch=${DISTILLD_TORCH:-$root/.deps/libtorch}
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/distilld-check-least-XXXXXX")
@@ -51,8 +51,8 @@ for row in "${rows[@]}"; do
     packages=()
     linker_flags=
     case $row in
-        # Its own libstdc++.so is older than the one that Debian 13's libraries (libgtest.a too) were built with, and
-        # that programs run with: they are linked with that one.
+        # libtorch's own libstdc++.so is older than the one that Debian 13's libraries (libgtest.a too) were built with
+        # and that programs load. Link with the newer one.
         gcc-13)
             suite=trixie compiler=g++-13 packages=(g++-13)
             linker_flags="-Wl,--no-as-needed /usr/lib/$(uname -m)-linux-gnu/libstdc++.so.6 -Wl,--as-needed"
@@ -80,10 +80,10 @@ set -euo pipefail
 with_torch=$1
 shift
 cd /distilld
-# Before setup.sh, which asks whether libtorch is there.
+# Install it before setup.sh checks for libtorch.
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends "$@" >/dev/null
-# Packages only. For its own look at libtorch any folder of that shape does.
+# Install packages only: any folder of this shape passes setup.sh's check for libtorch.
 if [ "$with_torch" = OFF ]; then
     mkdir -p /no-torch/share/cmake/Torch
     : >/no-torch/share/cmake/Torch/TorchConfig.cmake

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs what scripts/package.sh made in bare roots of Debian 12 and 13 and uses it there: versions, a training job
-# through the service to its end, manual pages, completions; after a purge nothing may be left. Then the same job from
-# the .tar.gz, unpacked in a folder of its own. Prints a line for each root; exit code 0 only if all passed. Needs root
-# and debootstrap. About a minute a suite, and one or two more when its root has yet to be made.
+# Installs the packages of scripts/package.sh in bare roots of Debian 12 and 13 and uses them: versions, a complete
+# training job through the service, manual pages, completions. After a purge nothing may be left. Then runs the same job
+# from the .tar.gz, unpacked in its own folder. Prints one line per root; exit code 0 only if all passed. Needs root and
+# debootstrap. Takes about a minute per suite, and one or two more if its root must be made first.
 #
-#   --suite NAME        only that one: bookworm or trixie; may be repeated
-#   --packages FOLDER   where the packages are (default build/packages)
-#   --keep              leave the roots as they are at the end, and say where
+#   --suite NAME        only this one: bookworm or trixie; may be repeated
+#   --packages FOLDER   the folder of the packages (default build/packages)
+#   --keep              keep the roots at the end, and print their folder
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 self=check-packages
@@ -35,7 +35,7 @@ done
 work=$(mktemp -d "${TMPDIR:-/tmp}/distilld-check-packages-XXXXXX")
 trap '[ "$keep" = 1 ] && say "the roots are in $work" || rm -rf "$work"' EXIT
 
-# What is done in the root.
+# The script that runs in the root.
 write_script() {
     cat >"$1/check.sh" <<'SCRIPT'
 set -euo pipefail
@@ -43,14 +43,14 @@ version=$1
 fail() { echo "FAILED: $*" >&2; exit 1; }
 step() { echo "-- $*"; }
 
-# run_job FOLDER: with the distilld that PATH finds.
+# run_job FOLDER: runs a job with the distilld in PATH.
 run_job() {
     mkdir -p "$1"
     cd "$1"
     for i in $(seq 60); do
         printf '{"text": "Line %d of a text that a very small model is to learn from, again and again."}\n' "$i"
     done >train.jsonl
-    # The example that the packages bring, made small, and reading bytes: there is no tokenizer here.
+    # The packages' own example, made small, and reading bytes because there is no tokenizer here.
     sed -z 's/,[[:space:]]*"tokenizer": "tokenizer"//' "$example" |
         sed -e 's/"hidden_size": [0-9]*/"hidden_size": 32/; s/"intermediate_size": [0-9]*/"intermediate_size": 64/' \
             -e 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 2/; s/"vocab_size": [0-9]*/"vocab_size": 257/' \
@@ -66,7 +66,7 @@ run_job() {
         sleep 0.1
     done
     distilld healthcheck --server "$url" || fail "healthcheck"
-    # The service reads relative paths from where it was started.
+    # The service resolves relative paths from its working folder.
     id=$(distilld jobs submit spec.json --server "$url" -o json | grep -o 'job-[0-9a-f]*' | head -n 1)
     timeout 300 distilld jobs watch "$id" --server "$url" >watch.out 2>&1 ||
         { cat watch.out serve.err; fail "the job did not succeed"; }
@@ -103,7 +103,7 @@ grep -q '^ExecStart=/usr/bin/distilld serve' /usr/lib/systemd/system/distilld.se
 [ -s /etc/default/distilld ] || fail "/etc/default/distilld"
 
 step "purge"
-mkdir -p /var/lib/private/distilld /var/lib/distilld  # as systemd would have made them
+mkdir -p /var/lib/private/distilld /var/lib/distilld  # systemd would have made them
 apt-get purge -y -qq distilld distilld-worker >/purge.log 2>&1 || { tail -n 20 /purge.log; fail purge; }
 left=$(find / -xdev -name '*distilld*' -not -path '/proc/*' -not -path '/packages/*' -not -path '/job/*' \
     -not -path '/tmp/*' -not -path '/var/log/*')

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Kills service and workers at random points (200 unless --points says otherwise: while they start, between steps, while
+# Kills service and workers at random points (200 unless --points says otherwise: during startup, between steps, while
 # a checkpoint or the export is written, between jobs; the worker, the service, or both at once), lets the jobs finish,
-# and compares weights, event logs and the list of jobs with those of runs that nobody disturbed. Needs what
-# scripts/build.sh release has built. Prints its seed; --seed takes the same points again.
+# and compares weights, event logs and the list of jobs with those of undisturbed runs. Needs the programs of
+# scripts/build.sh release. Prints its seed; --seed repeats the same points.
 #
 #   scripts/crash-test.sh [--points 200] [--seed N]
 set -euo pipefail

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Bare Debian roots to try things in; sourced by check-packages.sh, check-fresh.sh and check-least-versions.sh, which
-# name themselves in `self`. Made by debootstrap from the machine's own Debian source (same server, same key, only the
-# suite differs), kept in build/roots/ (about 350 MB a suite) and copied for each use. Needs root.
+# Bare Debian roots for experiments; sourced by check-packages.sh, check-fresh.sh and check-least-versions.sh, which set
+# `self` to their name. debootstrap makes them from the machine's own Debian source (same server and key, only the suite
+# differs). They are kept in build/roots/ (about 350 MB per suite) and copied for each use. Needs root.
 # shellcheck disable=SC2154  # self and root are the sourcing script's
 
 say() { printf '%s: %s\n' "$self" "$*"; }
@@ -12,7 +12,7 @@ die() {
 
 need_for_roots() {
     local tool
-    [ "$(id -u)" = 0 ] || die "roots are made and entered by root: run this as root"
+    [ "$(id -u)" = 0 ] || die "this needs root"
     for tool in debootstrap unshare chroot; do
         command -v "$tool" >/dev/null || die "$tool is missing: apt-get install debootstrap util-linux coreutils"
     done
@@ -25,7 +25,7 @@ debian_uri() {
         awk '$2 == "Debian" && $3 == "Debian" && !found {print $1; found = 1}'
 }
 
-# base_root SUITE: makes build/roots/SUITE unless it is there, and says where it is.
+# base_root SUITE: makes build/roots/SUITE if it is missing, and prints its path.
 base_root() {
     local suite=$1 folder=$root/build/roots/$1 uri
     if [ ! -e "$folder/complete" ]; then
@@ -40,14 +40,14 @@ base_root() {
             die "debootstrap $suite failed"
         fi
         rm -rf "$folder/root/var/cache/apt/archives/"*.deb
-        # How this machine reaches the server (a proxy, say) holds in the root too.
+        # The root reaches the server in the same way as this machine (through a proxy, for example).
         apt-config dump | grep -E '^Acquire::https?::' >"$folder/root/etc/apt/apt.conf.d/90machine" || true
         : >"$folder/complete"
     fi
     printf '%s\n' "$folder/root"
 }
 
-# fresh_root SUITE FOLDER: a copy that may be spoilt.
+# fresh_root SUITE FOLDER: makes a copy that may be changed.
 fresh_root() {
     local base
     base=$(base_root "$1") || exit 1
@@ -56,8 +56,8 @@ fresh_root() {
     cp -L /etc/resolv.conf /etc/hosts "$2/etc/"
 }
 
-# in_root FOLDER COMMAND…: with a /proc of its own; what the command leaves running ends with it. The environment is
-# bare but for what root_environment (an array of NAME=value) adds; the files and folders of root_mounts are there too.
+# in_root FOLDER COMMAND…: runs the command with its own /proc; its remaining processes end with it. The environment
+# has only basic variables and root_environment (an array of NAME=value); root_mounts are mounted at the same paths.
 root_environment=()
 root_mounts=()
 in_root() {
@@ -80,14 +80,13 @@ in_root() {
         DEBIAN_FRONTEND=noninteractive "${root_environment[@]}" "$@"
 }
 
-# lend_ccache FOLDER: a cache of compiled files, for in_root.
+# lend_ccache FOLDER: gives in_root a compiler cache.
 lend_ccache() {
     root_mounts+=("$1")
     root_environment+=("CCACHE_DIR=$1")
 }
 
-# npm's settings of this machine (npm_config_* and configuration files), and the certificates that they name, for
-# in_root.
+# Gives in_root this machine's npm settings (npm_config_* and configuration files), and the certificates that they name.
 lend_npm_settings() {
     local setting path
     while IFS= read -r setting; do root_environment+=("$setting"); done < <(env | grep -i '^npm_config_' || true)
@@ -101,7 +100,7 @@ lend_npm_settings() {
     if [[ $path == /* && -e $path ]]; then root_mounts+=("$path"); fi
 }
 
-# pip's settings of this machine (PIP_* and configuration files), and what of its file system they name, for in_root.
+# Gives in_root this machine's pip settings (PIP_* and configuration files), and the local paths that they name.
 lend_pip_settings() {
     local setting path value
     while IFS= read -r setting; do root_environment+=("$setting"); done < <(env | grep '^PIP_' || true)
@@ -112,7 +111,7 @@ lend_pip_settings() {
         for path in $value; do
             path=${path#file://}
             [[ $path == /* && -e $path ]] || continue
-            # A simple index of files names wheels beside it by relative links.
+            # A simple index of files uses relative links to wheels next to it.
             [[ $path != */simple ]] || path=${path%/simple}
             root_mounts+=("$path")
         done

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Fuzzes what reads the input of others for minutes a target, one after the other at low priority; CI does half a minute
-# of each. Targets are the answers of teachers, by protocol, and HTTP requests (http), job specs (spec), safetensors
-# headers, stores, checkpoints and what worker and service say to each other (messages). Builds the fuzzers with the
-# address sanitizer (Clang; no libtorch needed). Prints what ran: inputs, branches reached, and the input that did it
-# where one crashed, hung, broke a promise or took too much memory. What reaches further is kept in build/fuzz-corpus,
-# and the next run begins with it.
+# Fuzzes the parsers of foreign input, each target for some minutes, one after another at low priority; CI runs half a
+# minute of each. Targets: answers of teachers, by protocol; HTTP requests (http); job specs (spec); safetensors
+# headers; stores; checkpoints; and messages between worker and service (messages). Builds the fuzzers with the address
+# sanitizer (Clang; no libtorch needed). Prints a summary: inputs, branches reached, and the input that crashed, hung,
+# broke an invariant or took too much memory. Inputs that reach new code are kept in build/fuzz-corpus for the next run.
 #
 #   scripts/fuzz.sh [--minutes 10] [TARGET...]      all targets unless some are named
 set -euo pipefail

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Checks what no test checks: format and clang-tidy of C++, shell scripts, Python, and the rules over the whole tree
-# (tests/unit/repo). Exit code 0 only if nothing was found. scripts/setup.sh installs what it needs.
+# Runs the checks that are not tests: format and clang-tidy of C++, shell scripts, Python, and the rules over the whole
+# tree (tests/unit/repo). Exit code 0 only if nothing was found. scripts/setup.sh installs what it needs.
 #
-#   --changed   only files that differ from the branch main (from the commit before, on main itself), or that git does
-#               not know yet
-#   --fast      clang-tidy only with the checks of coroutines and moves, on what needs no libtorch: a few minutes
-#   --fix       format C++ and Python in place of complaining
+#   --changed   only files that differ from the branch main (on main itself, from the previous commit) or are untracked
+#   --fast      clang-tidy only with the checks of coroutines and moves, and without libtorch: a few minutes
+#   --fix       format C++ and Python instead of complaining
 #
-# All checks of clang-tidy over all files take about a quarter of an hour on two cores. What passed is remembered in
-# build/lint, so that the next time only what has changed since is looked at.
+# All checks of clang-tidy over all files take about a quarter of an hour on two cores. Passed files are remembered next
+# to the compiler's cache, so the next run checks only what has changed since.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
@@ -37,7 +36,7 @@ check() {
     fi
 }
 
-# git, also where the checkout belongs to somebody else (a container).
+# git, even if another user owns the checkout (in a container).
 in_git() { git -c safe.directory="$root" "$@"; }
 
 list_files() {
@@ -92,11 +91,11 @@ if [ ${#cpp[@]} -gt 0 ]; then
 
     tidied=()  # all
     if [ "$changed" = 1 ]; then tidied=("${cpp[@]}"); fi
-    # A build folder of its own, without precompiled headers: those would hide an include that is missing.
+    # A separate build folder without precompiled headers, which would hide a missing include.
     torch=OFF
     if [ "$fast" = 0 ] && { [ -e .deps/libtorch ] || [ -n "${DISTILLD_TORCH:-}" ]; }; then torch=ON; fi
     if ! configured=$(CXX=clang++-19 cmake -S . -B build/lint -G Ninja -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
-        -DDISTILLD_WITH_TORCH=$torch 2>&1); then
+        -DDISTILLD_UNITY=OFF -DDISTILLD_WITH_TORCH=$torch 2>&1); then
         printf '%s\n' "$configured" >&2
         failed+=("cmake")
     elif [ "$fast" = 1 ]; then

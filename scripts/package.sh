@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Builds the preset `package` and packs it: distilld_VERSION_ARCH.deb, distilld-worker_VERSION_ARCH.deb and a .tar.gz of
-# everything, in build/packages/, and prints their SHA-256. The packages hold copies of the libraries that Debian's
-# releases do not have in common, libtorch among them. What is built on Debian 12 runs on 12 and newer.
+# Builds the preset `package` and packs it into build/packages/: distilld_VERSION_ARCH.deb,
+# distilld-worker_VERSION_ARCH.deb and a .tar.gz of everything. Prints their SHA-256. The packages contain copies of
+# libraries that differ between Debian's releases, libtorch among them. A build on Debian 12 runs on 12 and newer.
 #
-#   --check-reproducible   builds and packs a second time, from a clone of the present commit in a folder of another
-#                          name and without the compiler's cache, and compares; exit code 1 when anything differs
-#   --cached               with the cache after all: minutes in place of half an hour, and a weaker proof
+#   --check-reproducible   build and pack a second time, from a clone of the current commit in a folder of another name
+#                          and without the compiler's cache, and compare; exit code 1 if anything differs
+#   --cached               use the cache: minutes instead of half an hour, but a weaker check
 #   --output FOLDER        write the packages there
 #
-# The same commit, compiler, libraries and libtorch give the same bytes: paths of the checkout are left out, and the
-# commit's time is the time of all files (SOURCE_DATE_EPOCH).
+# The same commit, compiler, libraries and libtorch give the same bytes: the packages contain no paths of the checkout,
+# and all files have the commit's time (SOURCE_DATE_EPOCH).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -38,7 +38,7 @@ done
 
 if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
     SOURCE_DATE_EPOCH=$(git -c safe.directory="$root" log -1 --format=%ct 2>/dev/null) ||
-        die "this is no git checkout: set SOURCE_DATE_EPOCH to the time that files shall have"
+        die "this is not a git checkout: set SOURCE_DATE_EPOCH to the modification time for the files"
 fi
 export SOURCE_DATE_EPOCH
 umask 022
@@ -48,7 +48,7 @@ made=$root/build/packages
 mkdir -p "$made"
 rm -rf "$made"/*.deb "$made"/*.tar.gz "$made/_CPack_Packages"
 
-# What of other packages the programs and libraries need, less what these packages bring themselves.
+# The packages that the programs and libraries need, except those whose libraries we include.
 depends_of() {
     local stage=$work/stage/usr exclude=() library owner
     for library in "$stage"/lib/distilld/*; do
@@ -90,7 +90,7 @@ fi
 
 if [ "$check" = 1 ]; then
     [ -z "$(git status --porcelain --untracked-files=no)" ] ||
-        die "there are changes that are not committed: the clone would not have them"
+        die "there are uncommitted changes, which the clone would not have"
     folder=$work/second
     mkdir "$folder"
     say "a second time, from a clone in $folder"

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# From a fresh machine to a distilled model: installs what is missing, builds, then trains a small teacher on real
-# English text, serves it, and distils a several times smaller student from it with one POST to the service.
+# From a fresh machine to a distilled model: installs what is missing, builds, trains a small teacher on real English
+# text, serves it, and distils a student a fraction of its size from it with one POST to the service.
 #
-# Both are shaped like Qwen3 and read the text by a byte-level BPE tokenizer that is trained from it.
+# Both are shaped like Qwen3 and read the text with a byte-level BPE tokenizer that is trained on it.
 #
-#   --text FILE…    train on these text files (UTF-8, a few MB) in place of the machine's own documentation
-#   --report FILE   write the figures as JSON, too: teacher_loss, student_alone_loss, distilled_loss (nats per token, on
+#   --text FILE…    train on these text files (UTF-8, a few MB) instead of the machine's own documentation
+#   --report FILE   also write the figures as JSON: teacher_loss, student_alone_loss, distilled_loss (nats per token, on
 #                   held-out text), tokens_per_second_sequential, tokens_per_second_parallel, teacher_hidden_fraction
 #                   (0 to 1), student_folder, as_expected (teacher < distilled < alone)
 #   --quick         small models, little text and few steps: shows in half a minute that everything works, not how well;
-#                   that the losses come out in that order is promised of the full size alone
+#                   the expected order of the losses is promised only for the full size
 #   --seed N        of new weights and of the order of the text (default 1)
 #   --keep          leave the teacher and the service running at the end
-#   --work FOLDER   everything it makes lies there (default .quickstart/)
-#   --bin FOLDER    take distilld and distilld-worker from there; install and build nothing
+#   --work FOLDER   folder for all results (default .quickstart/)
+#   --bin FOLDER    use distilld and distilld-worker from there; install and build nothing
 #
 # It can be run again at any time.
 set -euo pipefail
@@ -21,11 +21,10 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 work=$root/.quickstart
 bin=$root/build/release/bin
 
-# Sizes, chosen by trial on several texts and seeds (docs/quickstart.md). Most of the time goes into the teacher, so
-# that it has something to teach: it sees twice as many tokens as the student. In so few steps wide and shallow models
-# learn more than deep ones, small batches more than large ones, and weights drawn larger than usual far more. When the
-# student is distilled, teacher and student have a core each: the teacher's time for a micro-batch should be below the
-# student's, then all of it can be hidden.
+# Sizes, chosen by trial on several texts and seeds (docs/quickstart.md). The teacher takes most of the time: it
+# sees twice as many tokens as the student. In so few steps, wide and shallow models learn more than deep ones, small
+# batches more than large ones, and larger initial weights than usual far more. During distillation teacher and student
+# have one core each. The teacher's time per micro-batch should be below the student's, so that all of it can be hidden.
 text_megabytes=5
 eval_kilobytes=96
 vocabulary=1024
@@ -121,7 +120,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-# A number of a JSON document on standard input: field /progress/tokens
+# Prints a field of the JSON document on standard input: field /progress/tokens
 field() {
     python3 -c 'import json, sys
 value = json.load(sys.stdin)
@@ -130,7 +129,7 @@ for name in sys.argv[1].strip("/").split("/"):
 print("" if value is None else value)' "$1"
 }
 
-# Of the checkout, or the machine's own.
+# The Python of the checkout, or the machine's own.
 python_with_tokenizers() {
     local python
     for python in "$root/.deps/venv/bin/python" python3; do
@@ -157,21 +156,21 @@ wait_ready() {
         fi
         sleep 0.2
     done
-    die "$4 did not get ready in a minute; its log is $3"
+    die "$4 was not ready within a minute; its log is $3"
 }
 
-# Ends what an earlier --keep left, if it is still ours.
+# Ends processes that an earlier --keep left running, if they are still ours.
 stop_kept() {
     local pid
     [ -e "$work/pids" ] || return 0
     while read -r pid; do
-        # With " (deleted)" behind it when the build has replaced the program since.
+        # The link ends in " (deleted)" if a build has replaced the program since.
         case $(readlink "/proc/$pid/exe" 2>/dev/null) in "$bin"/distilld*) stop_process "$pid" ;; esac
     done <"$work/pids"
     rm -f "$work/pids"
 }
 
-# spec NAME MODEL STEPS TEACHER(yes|no) PARALLEL LEARNING_RATE THREADS: the job as JSON. MODEL is a folder or a config.
+# spec NAME MODEL STEPS TEACHER(yes|no) PARALLEL LEARNING_RATE THREADS: prints the job as JSON. MODEL: folder or config
 spec() {
     VOCABULARY=$vocabulary NAME=$1 MODEL=$2 STEPS=$3 TEACHER=$4 PARALLEL=$5 RATE=$6 THREADS=$7 WORK=$work \
         TEACHER_URL=${teacher_url:-} LENGTH=$sequence_length BATCH=$batch_size TEMPERATURE=$temperature KD=$kd_ratio \
@@ -203,7 +202,7 @@ if e["TEACHER"] == "yes":
 print(json.dumps(job, indent=2))'
 }
 
-# submit FILE -> id of the job
+# submit FILE: prints the id of the job.
 submit() {
     local answer
     answer=$(curl -sS --fail-with-body -H 'Content-Type: application/json' --data-binary @"$1" \
@@ -211,7 +210,7 @@ submit() {
     field /id <<<"$answer"
 }
 
-# follow ID: shows the progress until the end; the job must succeed.
+# follow ID: shows progress until the end; the job must succeed.
 follow() {
     local job state step shown=
     for _ in $(seq 1200); do
@@ -234,7 +233,7 @@ print("   step %4d of %d  loss %.3f  %6.0f tokens/s  waiting for the teacher %.1
     die "job $1 did not end in 20 minutes"
 }
 
-# run_job NAME: submits NAME.json, follows it, leaves the finished job in NAME.result.json.
+# run_job NAME: submits NAME.json, follows it, and saves the finished job in NAME.result.json.
 run_job() {
     local id
     id=$(submit "$work/$1.json")

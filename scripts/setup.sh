@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Installs what building, testing and the quickstart need: build packages with apt, libtorch into .deps/ from the
-# Python package torch. Idempotent: what is there already is left alone and takes a second to find. Says before each
-# download how large it is, and on a terminal shows how far it has come.
+# Installs the requirements for building, testing and the quickstart: build packages with apt, and libtorch into .deps/
+# from the Python package torch. Can be repeated: installed parts are left alone, and finding them takes a second.
+# Prints the size before each download, and on a terminal its progress.
 #
-# pip's own settings hold (PIP_FIND_LINKS, PIP_INDEX_URL, pip.conf). Where pip finds no CPU build of torch there, it
-# takes the CUDA build, which works without a GPU and without the CUDA toolkit but fills 4.9 GB.
+# pip's own settings apply (PIP_FIND_LINKS, PIP_INDEX_URL, pip.conf). If pip finds no CPU build of torch, it installs
+# the CUDA build, which works without a GPU and without the CUDA toolkit but takes 4.9 GB.
 #
-# What only a script of its own needs is not installed here: debootstrap (check-packages.sh, check-fresh.sh,
-# check-least-versions.sh), lintian, zsh and fish (their checks are left out where they are missing).
+# Requirements of single scripts are not installed: debootstrap (check-packages.sh, check-fresh.sh,
+# check-least-versions.sh), lintian, zsh and fish (their checks are skipped if they are missing).
 #
 #   DISTILLD_TORCH=/path      use this libtorch (2.6 or newer) and install none
-#   CMAKE_PREFIX_PATH=/path   likewise, when it holds a TorchConfig.cmake
+#   CMAKE_PREFIX_PATH=/path   the same, if it contains a TorchConfig.cmake
 #   DISTILLD_SKIP_APT=1       install nothing with apt (packages come from elsewhere)
-#   DISTILLD_SKIP_TEST_VENV=1 leave out the Python packages, and Prometheus, that only tests need, and Chromium
+#   DISTILLD_SKIP_TEST_VENV=1 skip the Python packages and Prometheus, which only tests need, and Chromium
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 deps=$root/.deps
@@ -24,7 +24,7 @@ die() {
     exit 1
 }
 
-# On a terminal apt and pip show how far they are; in a log they would fill pages.
+# On a terminal apt and pip show their progress; in a log it would fill pages.
 quiet=(-q)
 if [ -t 1 ]; then quiet=(); fi
 
@@ -34,18 +34,18 @@ as_root() {
     elif command -v sudo >/dev/null; then
         sudo "$@"
     else
-        die "installing packages needs root or sudo; or install them otherwise and set DISTILLD_SKIP_APT=1"
+        die "installing packages needs root or sudo; or install them yourself and set DISTILLD_SKIP_APT=1"
     fi
 }
 
 os_id=$(. /etc/os-release && echo "${ID:-unknown}")
 os_codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 
-# Debian 12's own Boost 1.81 frees memory that is in use on cancellation, so Boost comes from backports there. The
-# source is derived from the machine's own Debian source: same server, same key, only the suite differs.
+# Debian 12's own Boost 1.81 frees memory in use on cancellation, so Boost comes from backports there. Their source is
+# derived from the machine's own Debian source: same server and key, only the suite differs.
 enable_backports() {
     local suite=$os_codename-backports target=/etc/apt/sources.list.d/distilld-backports.sources
-    # Not through a pipe: grep -q ends at its first match, and apt-cache's broken pipe would then look like no match.
+    # No pipe: grep -q ends at its first match, and apt-cache's broken pipe would then look like a missing match.
     local policy uri="" key="" file
     policy=$(apt-cache policy)
     if grep -q "$suite" <<<"$policy"; then return; fi
@@ -89,10 +89,10 @@ packages=(
     fortunes perl-doc
 )
 
-# The page of distilld serve is bundled with Node.js 18 or newer. Debian's npm brings 350 packages and does not go with
-# other builds of Node.js, which have an npm of their own: so it is taken only where there is none.
+# Node.js 18 or newer bundles the page of distilld serve. Debian's npm brings 350 packages and conflicts with other
+# builds of Node.js, which include their own npm, so it is installed only if there is none.
 page_packages=(nodejs npm)
-# Tests of the page drive a browser. Ubuntu has it as a snap only, which tests in a container cannot start.
+# Tests of the page drive a browser. Ubuntu has it only as a snap, which tests in a container cannot start.
 if [ "$os_id" = debian ]; then browser=chromium; else browser=; fi
 
 install_packages() {
@@ -122,7 +122,7 @@ install_packages() {
         -o DPkg::Lock::Timeout=600 "${missing[@]}"
 }
 
-# Under share in libtorch itself, under lib in Debian's package (then DISTILLD_TORCH=/usr).
+# libtorch itself has it under share, Debian's package under lib (with DISTILLD_TORCH=/usr).
 has_torch() {
     compgen -G "$1/share/cmake/Torch/TorchConfig.cmake" || compgen -G "$1/lib*/*/cmake/Torch/TorchConfig.cmake"
 }
@@ -141,7 +141,7 @@ have_torch_elsewhere() {
     return 1
 }
 
-# A virtual environment that python3's own ensurepip cannot make (Debian without python3-venv) is refused by name.
+# If python3's own ensurepip is missing (Debian without python3-venv), venv's error names it.
 make_venv() {
     local folder=$1
     [ -x "$folder/bin/pip" ] && return
@@ -168,21 +168,21 @@ install_torch() {
         "$deps/libtorch"
 }
 
-# What the page is made of (uPlot, esbuild) and checked with (axe-core), in the versions of web/package-lock.json.
+# The page's modules (uPlot, esbuild) and its checker (axe-core), in the versions of web/package-lock.json.
 install_page_modules() {
     local modules=$root/web/node_modules
     if cmp -s "$root/web/package-lock.json" "$modules/installed-lock.json"; then
         say "page: its modules are in web/node_modules"
         return
     fi
-    command -v npm >/dev/null || die "npm is missing, with which the modules of the page are installed: install" \
+    command -v npm >/dev/null || die "npm is missing, which installs the modules of the page: install" \
         "nodejs and npm, or build with -DDISTILLD_WITH_PAGE=OFF"
     say "page: installing uPlot, esbuild and axe-core into web/node_modules (6 MB to download, 15 MB there)"
     npm ci --ignore-scripts --no-audit --no-fund --prefix "$root/web"
     cp "$root/web/package-lock.json" "$modules/installed-lock.json"
 }
 
-# Asks pip which build it would take, which costs some seconds and no download of the build itself.
+# Asks pip which build it would choose; this takes some seconds and does not download the build itself.
 tell_torch_size() {
     local build
     build=$("$deps/venv/bin/pip" install -q --dry-run --no-deps --ignore-installed --report - \
@@ -203,7 +203,7 @@ print(json.load(sys.stdin)["install"][0]["metadata"]["version"])' 2>/dev/null ||
     fi
 }
 
-# Of the given Python packages those that are not in .deps/venv, a line each.
+# Prints those of the given Python packages that are missing from .deps/venv, one per line.
 missing_python() {
     "$deps/venv/bin/python" -c 'import importlib.metadata as m, sys
 for name in sys.argv[1:]:
@@ -213,7 +213,7 @@ for name in sys.argv[1:]:
         print(name)' "$@"
 }
 
-# What tools/ and the quickstart need.
+# Requirements of tools/ and the quickstart.
 install_tool_python() {
     make_venv "$deps/venv"
     if [ -z "$(missing_python tokenizers)" ]; then return; fi
@@ -221,18 +221,18 @@ install_tool_python() {
     "$deps/venv/bin/pip" install "${quiet[@]}" tokenizers
 }
 
-# The Python packages of the tests, by the names that pip knows.
+# The Python packages of the tests, by their names in pip.
 test_packages=(
     pytest pytest-xdist pyyaml ruff
-    transformers safetensors numpy peft                           # exported folders are held against these
-    tensorboard mlflow                                            # read what the sinks wrote
+    transformers safetensors numpy peft                           # exported folders are compared with these
+    tensorboard mlflow                                            # read the output of sinks
     kubernetes-validate kubeflow-trainer-api compose-spec         # schemas of the manifests
     cloudcoil-models-prometheus-operator
-    matplotlib                                                    # panels as pictures
-    openai standardwebhooks                                       # drive the service as their users do
-    orjson                                                        # what decoding is compared with
-    jsonschema openapi-spec-validator schemathesis                # hold the service against api/openapi.yaml
-    playwright                                                    # drives chromium through the page
+    matplotlib                                                    # renders panels as images
+    openai standardwebhooks                                       # drive the service as its users do
+    orjson                                                        # the reference for decoding
+    jsonschema openapi-spec-validator schemathesis                # check the service against api/openapi.yaml
+    playwright                                                    # drives chromium on the page
 )
 
 install_test_python() {
@@ -245,13 +245,13 @@ install_test_python() {
         return
     fi
     say "test packages: installing ${missing//$'\n'/ } into .deps/venv (all of them fill 1.2 GB)"
-    # torch stands there so that pip leaves its version alone.
+    # torch is listed so that pip keeps its version.
     local names
     mapfile -t names <<<"$missing"
     "$deps/venv/bin/pip" install "${quiet[@]}" "torch==$torch_version" "${names[@]}"
 }
 
-# Tests distil from real model servers. An environment of their own: they pin other versions of what the tests use.
+# Tests distil from real model servers. These need a separate environment: they pin other versions of test packages.
 server_packages=(nvidia-pytriton==0.7.0 kserve==0.21.0)
 
 install_model_servers() {
@@ -272,8 +272,8 @@ install_model_servers() {
     fi
 }
 
-# Tests ask a real Prometheus. Debian's package (19 MB, 95 MB unpacked) is unpacked and not installed, so that no
-# service of it starts on this machine.
+# Tests query a real Prometheus. Debian's package (19 MB, 95 MB unpacked) is unpacked but not installed, so its service
+# does not start on this machine.
 install_prometheus() {
     if [ "${DISTILLD_SKIP_APT:-}" = 1 ] || [ "${DISTILLD_SKIP_TEST_VENV:-}" = 1 ]; then return; fi
     if command -v prometheus >/dev/null && command -v promtool >/dev/null; then

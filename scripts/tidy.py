@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -31,7 +32,8 @@ class Units:
         for entry in json.loads((build / "compile_commands.json").read_text()):
             path = pathlib.Path(entry["directory"], entry["file"]).resolve()
             if path.is_relative_to(ROOT) and not path.is_relative_to(build) and "cmake" not in path.parts:
-                self.commands[str(path.relative_to(ROOT))] = entry.get("command") or " ".join(entry["arguments"])
+                command = entry.get("command") or " ".join(entry["arguments"])
+                self.commands[str(path.relative_to(ROOT))] = command.replace(str(ROOT), "")
         self._closures = {}
 
     def closure(self, path):
@@ -63,13 +65,20 @@ class Units:
         return digest.hexdigest()
 
 
+def folder_of_passed(build):
+    if shutil.which("ccache") is None:
+        return build / "tidy"
+    asked = ["ccache", "--get-config", "cache_dir"]
+    return pathlib.Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip(), "tidy")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--checks", default="")
     parser.add_argument("--only-with", type=re.compile)
     parser.add_argument("files", nargs="*")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     build = arguments.build.resolve()
     units = Units(build)
     if not units.commands:
@@ -87,8 +96,8 @@ def main():
     version = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
     configs = [ROOT / ".clang-tidy", *sorted(ROOT.glob("*/.clang-tidy"))]
     settings = [version, *(config.read_text() for config in configs), arguments.checks]
-    passed = build / "tidy"
-    passed.mkdir(exist_ok=True)
+    passed = folder_of_passed(build)
+    passed.mkdir(parents=True, exist_ok=True)
     command = [PROGRAM, "-p", build, "--quiet", *([f"--checks={arguments.checks}"] if arguments.checks else [])]
 
     def check(unit):
@@ -111,7 +120,7 @@ def main():
                 bad += 1
                 print(found, end="")
     without = f"; not part of this build: {' '.join(left_out)}" if left_out else ""
-    print(f"clang-tidy: {len(order)} files, {looked_at} looked at anew, {bad} with findings{without}")
+    print(f"clang-tidy: {len(order)} files, {looked_at} checked again, {bad} with findings{without}")
     return 1 if bad else 0
 
 

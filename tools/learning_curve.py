@@ -41,7 +41,7 @@ def read_records(path):
                 record = json.loads(line)
                 kind = record["kind"]
             except (ValueError, KeyError, TypeError):
-                raise BadFileError(f"{path}:{number}: is no line of metrics.jsonl_file") from None
+                raise BadFileError(f"{path}:{number}: is not a line of metrics.jsonl_file") from None
             if kind == "step" and record["loss"] is not None:
                 steps.append(record)
             elif kind == "evaluation" and record["loss"] is not None:
@@ -59,7 +59,7 @@ def at_step(steps, evaluation):
 
 
 def averaged(points, count):
-    """At most so many points: means of runs of equal length."""
+    """At most this many points: means of runs of equal length."""
     size = math.ceil(len(points) / count)
     runs = [points[first : first + size] for first in range(0, len(points), size)]
     return [tuple(sum(values) / len(run) for values in zip(*run, strict=True)) for run in runs]
@@ -138,7 +138,7 @@ def picture(steps, evaluations):
         *legend([("train", "training loss"), ("held", "held-out loss")] if held else [("train", "training loss")]),
         f'<text x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">tokens trained on</text>',
         f'<text x="14" y="{HEIGHT / 2:.0f}" text-anchor="middle" transform="rotate(-90 14 {HEIGHT / 2:.0f})">'
-        "nats a token</text>",
+        "nats per token</text>",
         "</svg>",
     ]
     return "\n".join(parts) + "\n"

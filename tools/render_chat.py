@@ -62,7 +62,7 @@ class Conversation:
             self.turns, self.learnt = prompt + completion, [(len(prompt), len(prompt) + len(completion))]
         else:
             if not isinstance(messages, list):
-                raise BadLineError('"messages" is no list')
+                raise BadLineError('"messages" is not a list')
             self.turns = messages
             self.learnt = [(n, n + 1) for n, turn in enumerate(messages) if role_of(turn, n) == ANSWERING]
         for number, turn in enumerate(self.turns):
@@ -76,7 +76,7 @@ class Conversation:
 
 def role_of(turn, number):
     if not isinstance(turn, dict) or not isinstance(turn.get("role"), str):
-        raise BadLineError(f'turn {number} is no object with a "role"')
+        raise BadLineError(f'turn {number} is not an object with a "role"')
     return turn["role"]
 
 
@@ -353,7 +353,7 @@ def convert(options, renderer):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(part)
     left_out = f"; {skipped} left out" if skipped else ""
-    print(f"{conversations} conversations, {tokens} tokens, {learnt} of them to be learnt{left_out}")
+    print(f"{conversations} conversations, {tokens} tokens, {learnt} of them with loss{left_out}")
 
 
 def main():
@@ -361,7 +361,7 @@ def main():
     by = parser.add_mutually_exclusive_group(required=True)
     by.add_argument("--tokenizer", metavar="FOLDER", help="tokenizer.json and chat template: the student's")
     by.add_argument("--tokenize-url", metavar="URL", help="/tokenize of a vLLM that serves the teacher")
-    parser.add_argument("--chat-template", metavar="FILE", help="a Jinja template in place of the folder's")
+    parser.add_argument("--chat-template", metavar="FILE", help="a Jinja template instead of the folder's")
     parser.add_argument(
         "--save-tokenizer",
         metavar="DIR",

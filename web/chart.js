@@ -45,7 +45,7 @@ export function makeChart(title, format = number) {
 
     function tell(at) {
         if (points() === 0) {
-            setText(readout, "Nothing was measured yet.");
+            setText(readout, "Nothing measured yet.");
             return;
         }
         const [steps, ...columns] = plot.data;

@@ -20,10 +20,10 @@ const CHARTS = [
 const FIGURES = [
     ["State", (job) => job.state],
     ["Steps", (job) => whole(job.progress?.step)],
-    ["What the training loss is", (job) => lossName(job.resolved_spec)],
+    ["Training loss", (job) => lossName(job.resolved_spec)],
     ["Training loss at the end, nats/token", (job) => number(job.progress?.loss)],
     ["Held-out cross entropy, nats/token", (job) => number(job.eval_loss)],
-    ["The same of the exported weights", (job) => number(job.exported_eval_loss)],
+    ["Held-out cross entropy of the exported weights", (job) => number(job.exported_eval_loss)],
     ["KL from the teacher, held-out, nats/token", (job) => number(job.eval_kl)],
     ["Same top token", (job) => share(job.eval_top1_agreement)],
     ["Speed", (job) => rate(job.progress?.tokens_per_second)],
@@ -82,7 +82,7 @@ export function makeCompareView(query, signal) {
         figures.show(FIGURES.map(([title, textOf]) => [title, ...runs.map((run) => textOf(run.job))]));
         const specs = runs.map((run) => run.job.resolved_spec ?? run.job.spec);
         const changes = differences(specs[0], specs[1]);
-        const table = makeTable("Differences of the specs", [
+        const table = makeTable("Differences between the specs", [
             { title: "Field" },
             { title: labels[0] },
             { title: labels[1] },

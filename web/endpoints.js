@@ -26,9 +26,9 @@ function breakerOf(endpoint) {
 function beforeRequests(job) {
     const spec = job.resolved_spec ?? job.spec ?? {};
     if (job.progress?.fetch?.store) return "Answers come from a store.";
-    if (spec.teacher?.model_dir) return "The job runs the teacher's model itself: nothing is asked over the network.";
+    if (spec.teacher?.model_dir) return "The job runs the teacher's model itself, without the network.";
     if (!spec.teacher && !spec.teachers) return "This job has no teacher.";
-    if (job.state === "failed") return "No answer was trained on: the job failed before, for the reason at the top.";
+    if (job.state === "failed") return "The job failed before it trained on an answer; the reason is at the top.";
     return "The teacher has not been asked yet.";
 }
 
@@ -59,7 +59,7 @@ export function makeEndpoints() {
             } else {
                 setText(
                     line,
-                    `Half of the answers took less than ${duration(fetch.latency_p50_seconds)}, 95 of 100 less than ` +
+                    `Median latency ${duration(fetch.latency_p50_seconds)}, 95th percentile ` +
                         `${duration(fetch.latency_p95_seconds)}. ${whole(fetch.in_flight)} of ` +
                         `${whole(fetch.concurrency)} requests are in flight, ${whole(fetch.buffered)} micro-batches ` +
                         `wait (window ${whole(fetch.window)}); ${whole(sum(fetch.failures))} failures.`,

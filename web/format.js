@@ -69,7 +69,7 @@ export function moment(text) {
 }
 
 /**
- * What the loss of training is, by the share of distillation in it (docs/losses.md): "training loss (KD)". Unit: nats a
+ * What the loss of training is, by the share of distillation in it (docs/losses.md): "training loss (KD)". Unit: nats per
  * token.
  */
 export function lossName(spec) {

@@ -30,7 +30,7 @@ const FACTS = [
 ];
 
 function makeVerbs(id, onDone) {
-    const buttons = h("div", { class: "verbs", role: "group", "aria-label": "What may be asked of this job" });
+    const buttons = h("div", { class: "verbs", role: "group", "aria-label": "Actions on this job" });
     const trouble = h("p", { class: "trouble", role: "alert", hidden: true });
     let shown = "";
 
@@ -117,7 +117,7 @@ export function makeJobHead(id, onDone) {
                 done,
                 job.progress
                     ? `${unit} ${whole(progress.step)} of ${whole(progress.total_steps)}, ${number(progress.percent)} %`
-                    : "not begun",
+                    : "not started",
             );
             FACTS.forEach(([caption, textOf], at) => {
                 const text = textOf(job, progress);

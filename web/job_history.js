@@ -22,7 +22,7 @@ export function makeCheckpoints() {
         { title: "Size", number: true },
         { title: "Folder" },
     ]);
-    const none = h("p", { class: "hint" }, "None was written yet.");
+    const none = h("p", { class: "hint" }, "None written yet.");
     const older = h("p", { class: "hint", hidden: true });
     let shown = "";
     return {
@@ -34,7 +34,7 @@ export function makeCheckpoints() {
             setHidden(none, job.checkpoints.length > 0);
             setHidden(table.element, job.checkpoints.length === 0);
             setHidden(older, job.checkpoints_total <= job.checkpoints.length);
-            setText(older, `The newest of ${whole(job.checkpoints_total)} that were written.`);
+            setText(older, `The newest of ${whole(job.checkpoints_total)} checkpoints.`);
             table.show(
                 [...job.checkpoints]
                     .reverse()
@@ -134,7 +134,7 @@ export function makeLog(id, signal) {
         setHidden(trouble, true);
         if (text.textContent === lines) return;
         const atEnd = text.scrollHeight - text.scrollTop - text.clientHeight < 20;
-        text.textContent = lines || "Nothing yet: no worker was started.";
+        text.textContent = lines || "Nothing yet: no worker has started.";
         if (atEnd) text.scrollTop = text.scrollHeight;
     }
 

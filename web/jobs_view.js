@@ -69,7 +69,7 @@ function makeRow(chosen, onChoice) {
             const progress = job.progress ?? {};
             setAttribute(bar, "value", progress.percent ?? 0);
             const steps = `${whole(progress.step ?? 0)} of ${whole(progress.total_steps)}`;
-            setText(done, job.progress ? `${steps} ${generates(job) ? "rows" : "steps"}` : "not begun");
+            setText(done, job.progress ? `${steps} ${generates(job) ? "rows" : "steps"}` : "not started");
             setText(loss.value, number(progress.loss));
             setText(speed.value, rate(progress.tokens_per_second));
             setText(left.value, job.state === "running" ? duration(progress.seconds_remaining) : "–");
@@ -106,7 +106,7 @@ export function makeJobsView(query, signal) {
     const name = h("input", {
         id: "filter-name",
         type: "search",
-        placeholder: "the whole name",
+        placeholder: "exact name",
         list: "known-names",
         autocomplete: "off",
         spellcheck: "false",
@@ -176,7 +176,7 @@ export function makeJobsView(query, signal) {
         setHidden(empty, jobs.length > 0);
         empty.replaceChildren(
             ...(filtered
-                ? [h("p", {}, "No job is so.")]
+                ? [h("p", {}, "No job matches.")]
                 : [
                       h("p", {}, "There are no jobs yet."),
                       h("a", { class: "button", href: "#/submit" }, "Submit the first"),

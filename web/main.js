@@ -110,10 +110,10 @@ function makeKeyField() {
         if (!section.hidden) return;
         open(
             key.get()
-                ? "The service does not take this key."
-                : "The service wants a key: `distilld keys add NAME --role read` makes one.",
+                ? "The service does not accept this key."
+                : "The service needs a key: `distilld keys add NAME --role read` makes one.",
         );
-        announce("The service wants a key.");
+        announce("The service needs a key.");
     });
 }
 

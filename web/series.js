@@ -83,13 +83,13 @@ export function aligned(all) {
     return [steps, ...columns];
 }
 
-/** What a curve says in words: "2.21 to 0.1198 over steps 1 to 60, least 0.1102". */
+/** What a curve says in words: "2.21 to 0.1198 over steps 1 to 60, minimum 0.1102". */
 export function inWords(series, number) {
     const finite = series.values.filter((value) => typeof value === "number");
     if (finite.length === 0) return "nothing measured yet";
     const least = finite.reduce((a, b) => Math.min(a, b));
     return (
         `${number(finite[0])} to ${number(finite.at(-1))} over steps ${series.steps[0]} to ${series.steps.at(-1)}, ` +
-        `least ${number(least)}`
+        `minimum ${number(least)}`
     );
 }

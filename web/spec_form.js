@@ -48,7 +48,7 @@ function makeControl(field, id, described) {
     const types = typesOf(field.schema);
     const placeholder = initial === undefined ? null : `default: ${typedText(initial)}`;
     if (types.has("array") || types.has("object")) {
-        const hint = types.has("object") ? "JSON" : "one a line";
+        const hint = types.has("object") ? "JSON" : "one per line";
         return h("textarea", { ...common, rows: types.has("object") ? 3 : 2, placeholder: placeholder ?? hint });
     }
     const numeric = types.has("integer") ? "numeric" : types.has("number") ? "decimal" : null;

@@ -144,7 +144,7 @@ export function makeStageGraph(id) {
             ...all.map((one) => box(id, one.stage, one.x, one.y, one.width, one.stage.name === bottleneck)),
         );
         const words = view.stages.map((stage) => `${stage.name}: ${inWords(stage)}`).join("; ");
-        setAttribute(picture, "aria-label", `Stage graph; the bottleneck is ${bottleneck ?? "not known"}. ${words}`);
+        setAttribute(picture, "aria-label", `Stage graph; the bottleneck is ${bottleneck ?? "unknown"}. ${words}`);
         const when = view.span === null ? "Over the whole run." : `Over the last ${duration(view.span)}.`;
         setText(span, view.stages.length === 0 ? "Nothing has run yet." : when);
     }

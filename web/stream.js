@@ -38,7 +38,7 @@ async function follow(id, position, onEvent, signal) {
 
 /**
  * Calls onEvent(type, data) for each event behind `after`, through lost connections, until `done` or the signal.
- * `onLive(true or false)` says whether a connection stands. Throws a Problem that asking again will not mend.
+ * `onLive(true or false)` says whether a connection stands. Throws a Problem that a retry cannot fix.
  */
 export async function followEvents(id, after, { onEvent, onLive, signal }) {
     const position = { last: after };

@@ -127,11 +127,11 @@ export function makeSubmitView(query, signal) {
         form?.complain(errors, submitted);
         complaints.replaceChildren(...errors.map(complaint));
         verdict.dataset.valid = String(valid);
-        const things = errors.length === 1 ? "One thing is" : `${errors.length} things are`;
+        const things = errors.length === 1 ? "One thing" : `${errors.length} things`;
         if (valid) {
-            setText(verdict, `✓ The service would take this job. It writes to ${resolved?.output ?? "its store"}.`);
+            setText(verdict, `✓ The service accepts this job. It writes to ${resolved?.output ?? "its store"}.`);
         } else {
-            setText(verdict, `✕ ${message ?? `${things} to be mended:`}`);
+            setText(verdict, `✕ ${message ?? `${things} to fix:`}`);
         }
     }
 

@@ -4,7 +4,7 @@
 #
 #   make-teacher.sh SPEC DATA_FOLDER MODEL_FOLDER [FILE…]     text files in place of those of the image
 #
-# Started again, it goes on where it stopped, and ends at once where there is a teacher, made here or elsewhere.
+# Started again, it continues where it stopped, and ends at once if there is a teacher, made here or elsewhere.
 set -eu
 spec=$1
 data=$2
@@ -12,7 +12,7 @@ model=$3
 shift 3
 # `distilld run` writes config.json last.
 if [ -e "$model/config.json" ]; then
-    echo "make-teacher: $model is a model already, and taken as it is"
+    echo "make-teacher: $model is a model already and is used"
     exit 0
 fi
 if [ $# = 0 ]; then set -- /usr/share/common-licenses/* /opt/distilld/share/doc/distilld/*.md \

@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "base/json_fields.hpp"
 #include "base/json_members.hpp"
 #include "base/sha256.hpp"
@@ -27,13 +27,13 @@ std::string sha256_of(std::string_view text) {
     return hash.hex();
 }
 
-/// `object`, the text of a JSON object, with the hash of that text as its last member.
+/// The text of a JSON object, with the hash of that text added as its last member.
 std::string with_checksum(const std::string& object) {
     const std::string hash = sha256_of(object);
     return object.substr(0, object.size() - 1).append(kChecksum).append(hash).append(kEnd);
 }
 
-/// Whether with_checksum() gives `content`, a newline behind it left out.
+/// Whether `content`, apart from a trailing newline, is a result of with_checksum().
 bool has_own_checksum(std::string_view content) {
     if (content.ends_with('\n')) {
         content.remove_suffix(1);
@@ -94,14 +94,14 @@ Result<CheckpointManifest> read_checkpoint_manifest(const std::filesystem::path&
     if (members.failed()) {
         return io_error(members.error().message);
     }
-    // Checkpoints of earlier versions have none.
+    // Checkpoints of earlier versions have no progress.
     if (const json::object* progress = members.object("progress")) {
         const JsonPlace place = members.place().at("progress");
         if (const Result<void> read = read_fields(*progress, manifest.run.last, place); !read) {
             return io_error(read.error().message);
         }
     }
-    // Nor have they a checksum.
+    // Nor do they have a checksum.
     if (parsed->get_object().contains("sha256") && !has_own_checksum(*content)) {
         return io_error(path.string() + " is damaged: its SHA-256 is not the one that it names");
     }

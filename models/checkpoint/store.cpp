@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/files.hpp"
-#include "base/open_file.hpp"
+#include "base/files/files.hpp"
+#include "base/files/open_file.hpp"
 #include "models/checkpoint/manifest.hpp"
 
 namespace distilld::models {
@@ -34,7 +34,7 @@ std::error_code last_error() {
     return {errno, std::system_category()};
 }
 
-/// Step of a folder name, if it is a checkpoint's.
+/// The step in a folder name, if it is a checkpoint's.
 std::optional<std::uint64_t> step_of(std::string_view name) {
     if (!name.starts_with(kPrefix)) {
         return std::nullopt;
@@ -49,7 +49,7 @@ std::optional<std::uint64_t> step_of(std::string_view name) {
     return step;
 }
 
-/// A name under which an interrupted commit or removal leaves what it was at.
+/// Whether an interrupted commit or removal may have left this name behind.
 bool is_leftover(std::string_view name) {
     if (!name.starts_with(kTemporaryPrefix)) {
         return false;
@@ -64,7 +64,7 @@ bool is_leftover(std::string_view name) {
     return step_of(name).has_value();
 }
 
-/// Whether distilld wrote the folder: its manifest says so.
+/// Whether distilld wrote the folder, judged by its manifest.
 Result<void> has_our_manifest(const fs::path& folder) {
     const Result<CheckpointManifest> manifest = read_checkpoint_manifest(folder);
     return manifest ? Result<void>() : Result<void>(manifest.error());
@@ -76,11 +76,11 @@ struct Found {
 };
 
 struct Content {
-    std::vector<Found> checkpoints;  ///< by falling step
+    std::vector<Found> checkpoints;  ///< by descending step
     std::vector<fs::path> leftovers;
 };
 
-/// What the folder holds. A folder that does not exist is empty.
+/// The content of the folder. A folder that does not exist is empty.
 Result<Content> scan(const fs::path& folder) {
     Content content;
     const Result<std::vector<std::string>> names = names_in(folder);
@@ -107,7 +107,7 @@ Result<void> sync_file(const fs::path& path) {
     return ::fsync(file->get()) == 0 ? Result<void>() : failure("sync", path, last_error());
 }
 
-/// Every file of a flat folder, then the folder.
+/// Syncs every file of a flat folder, then the folder.
 Result<void> sync_content(const fs::path& folder) {
     const Result<std::vector<std::string>> names = names_in(folder);
     if (!names) {
@@ -121,7 +121,7 @@ Result<void> sync_content(const fs::path& folder) {
     return sync_folder(folder);
 }
 
-/// Puts `from` under the name `to`. One that is there changes places with it, so that at no instant there is none.
+/// Renames `from` to `to`. An existing `to` is exchanged with it and then removed, so that `to` always exists.
 Result<void> put_in_place(const fs::path& from, const fs::path& to) {
     std::error_code code;
     if (!fs::exists(fs::symlink_status(to, code))) {
@@ -134,7 +134,7 @@ Result<void> put_in_place(const fs::path& from, const fs::path& to) {
     if (*exchanged) {
         return remove_tree(from);
     }
-    // A file system that cannot exchange (some network ones): the old one steps aside first.
+    // Some network file systems cannot exchange names: the old folder steps aside first.
     const fs::path aside =
         to.parent_path() / (std::string(kTemporaryPrefix) + std::string(kOldPrefix) + to.filename().string());
     Result<void> done = rename_entry(to, aside);
@@ -144,7 +144,7 @@ Result<void> put_in_place(const fs::path& from, const fs::path& to) {
     return done ? remove_tree(aside) : done;
 }
 
-/// Under a temporary name first: a removal cut short must not leave half a checkpoint.
+/// Renames to a temporary name first: an interrupted removal must not leave half a checkpoint.
 Result<void> remove_checkpoint(const fs::path& folder) {
     const std::string gone = std::string(kTemporaryPrefix) + std::string(kGonePrefix) + folder.filename().string();
     const fs::path doomed = folder.parent_path() / gone;
@@ -198,7 +198,7 @@ Result<fs::path> CheckpointStore::commit(std::uint64_t step, const StudentSnapsh
         done = sync_folder(folder_);
     }
     if (!done) {
-        static_cast<void>(remove_tree(temporary));  // the disk may be full; the error to report is the first one
+        static_cast<void>(remove_tree(temporary));  // the disk may be full; report the first error
         return done.error();
     }
     if (const Result<void> pruned = prune(step); !pruned) {

@@ -11,51 +11,50 @@
 
 namespace distilld::models {
 
-/// What newest() found.
+/// Result of newest().
 struct NewestCheckpoint {
-    std::optional<std::filesystem::path> folder;  ///< absent: there is no whole checkpoint
-    std::string warning;                          ///< which newer ones are damaged, and how; empty: none
-    std::vector<std::filesystem::path> damaged;   ///< those of them that are ours
+    std::optional<std::filesystem::path> folder;  ///< absent: there is no intact checkpoint
+    std::string warning;                          ///< names newer damaged checkpoints and their defects; empty: none
+    std::vector<std::filesystem::path> damaged;   ///< those of the damaged ones that are ours
 };
 
-/// A folder under a checkpoint's name.
+/// A folder with a checkpoint's name.
 struct CheckpointEntry {
-    std::uint64_t step = 0;  ///< of its name
+    std::uint64_t step = 0;  ///< from the folder's name
     std::filesystem::path folder;
-    /// Of its manifest; absent: it has none that can be read, so it is not known to be ours and is never touched.
+    /// From the manifest. Absent if it is unreadable: the folder may then not be ours and is never touched.
     std::optional<RunState> run;
 };
 
-/// The checkpoints of one job: folders step-00000042 beside each other. A folder under that name is complete and on the
-/// disk: it is written as .tmp-step-00000042, every file and the folder are synced, and then renamed. One process and
-/// one thread at a time. Torch-free.
+/// The checkpoints of one job: folders step-00000042 next to each other. A folder with such a name is complete and on
+/// the disk: it is written as .tmp-step-00000042, every file and the folder are synced, and then it is renamed. One
+/// process and one thread at a time. Torch-free.
 class CheckpointStore {
   public:
     /// `folder`: <output>/checkpoints; created by the first commit. `keep` counts as at least 1.
     CheckpointStore(std::filesystem::path folder, std::uint32_t keep);
 
     /// Writes and commits the checkpoint of `step` and returns its folder, then removes all but the newest `keep`.
-    /// One of the same step is replaced. Checkpoints of later steps are of a line that was abandoned (a run that goes
-    /// on from an older one) and are removed too, so that they are never resumed from. A folder without a manifest of
-    /// ours stays where it is; under the name of `step` it is an error. On an error (it names the path; its kind is
-    /// disk_full when there is no space) the checkpoints that were there are untouched and nothing half written is
-    /// left.
+    /// Replaces a checkpoint of the same step. Checkpoints of later steps belong to an abandoned line (the run
+    /// continued from an older one) and are removed too, so that no run resumes from them. A folder without our
+    /// manifest stays; if it has the name of `step`, that is an error. After an error (it names the path; disk_full
+    /// without space), existing checkpoints are unchanged and nothing half-written is left.
     Result<std::filesystem::path> commit(std::uint64_t step, const StudentSnapshot& snapshot);
 
-    /// The checkpoint of the highest step whose files are all there with the hashes of its state.json. Changes nothing.
+    /// The checkpoint of the highest step in which all files match the hashes of state.json. Changes nothing.
     [[nodiscard]] Result<NewestCheckpoint> newest() const;
 
-    /// Every folder under a checkpoint's name, by falling step. Reads manifests, hashes nothing.
+    /// Every folder with a checkpoint's name, by descending step. Reads manifests, hashes nothing.
     [[nodiscard]] Result<std::vector<CheckpointEntry>> entries() const;
 
-    /// Removes every checkpoint of ours, of whatever run.
+    /// Removes all our checkpoints, of any run.
     Result<void> clear();
 
-    /// Renames damaged checkpoints (step-00000042.damaged), so that the run that goes on from an older one finds its
-    /// names free. Returns where they lie; nothing is removed.
+    /// Renames damaged checkpoints (step-00000042.damaged), so that the resumed run can use their names. Returns the
+    /// new paths; nothing is removed.
     Result<std::vector<std::filesystem::path>> set_aside(const std::vector<std::filesystem::path>& damaged);
 
-    /// Removes what an interrupted commit left.
+    /// Removes leftovers of an interrupted commit.
     Result<void> remove_leftovers();
 
     [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }

@@ -4,7 +4,7 @@
 #include <boost/json.hpp>
 #include <string_view>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "base/json_members.hpp"
 #include "models/families/config_fields.hpp"
 #include "models/families/config_json.hpp"
@@ -17,27 +17,27 @@ namespace json = boost::json;
 
 namespace {
 
-/// Read here, or without effect on what an adapter computes once it is saved.
+/// Fields that are read here, or that do not affect the computation of a saved adapter.
 constexpr std::string_view kKnown[] = {
     "auto_mapping",
     "base_model_name_or_path",
     "bias",
-    "fan_in_fan_out",  // follows from the base, and PEFT mends it too
+    "fan_in_fan_out",  // follows from the base; PEFT corrects it too
     "inference_mode",
     "init_lora_weights",
     "lora_alpha",
     "lora_dropout",
-    "megatron_core",  // counts with megatron_config only
+    "megatron_core",  // only relevant with megatron_config
     "peft_type",
     "peft_version",
-    "qalora_group_size",  // counts with use_qalora only
+    "qalora_group_size",  // only relevant with use_qalora
     "r",
     "revision",
     "target_modules",
     "task_type",
 };
 
-/// null, false, 0, "" and what is empty: PEFT's word for "not used".
+/// Whether the value is null, false, 0, "" or empty: PEFT's forms of "not used".
 bool is_unused(const json::value& value) {
     if (const json::array* array = value.if_array()) {
         return array->empty();
@@ -54,7 +54,7 @@ void review_options(JsonMembers& config) {
             config.fail(name, "is " + JsonMembers::brief(value) + ", which is not supported");
         }
     }
-    // Others change the base's weights when an adapter is made.
+    // Other values change the base's weights when an adapter is created.
     const json::value* init = config.find("init_lora_weights");
     if (init != nullptr && !init->is_bool() && *init != json::value("gaussian")) {
         config.fail("init_lora_weights", "is " + JsonMembers::brief(*init) + ", which is not supported");
@@ -145,8 +145,9 @@ Result<fs::path> base_of_adapter(const fs::path& folder, const AdapterConfig& co
             return fs::absolute(candidate).lexically_normal();
         }
     }
-    return invalid_input((folder / kAdapterConfigFile).string() + ": /base_model_name_or_path: is \"" + config.base +
-                         "\", which is no folder with a config.json here: name that of the base there");
+    return invalid_input(
+        (folder / kAdapterConfigFile).string() + ": /base_model_name_or_path: is \"" + config.base +
+        "\", which is not a folder with a config.json on this machine: put the base model's folder there");
 }
 
 fs::path folder_with(const fs::path& folder, const std::string& file) {

@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kMaxTokenId = std::int64_t{1} << 24;
 constexpr std::size_t kMaxDepth = 64;
 
-/// Appends the id, or nothing for −1: some published configurations say it for "none". False: it is not an id.
+/// Appends the id, or nothing for −1, which some published configurations use for "none". False if it is not an id.
 bool append_id(const json::value& value, std::vector<std::int64_t>& target) {
     const auto id = JsonMembers::whole_number<std::int64_t>(value);
     if (!id || *id < -1 || *id > kMaxTokenId) {

@@ -9,16 +9,16 @@
 #include "base/error.hpp"
 #include "base/json_members.hpp"
 
-/// What config.json files need beside JsonMembers.
+/// Additions to JsonMembers for config.json files.
 namespace distilld::models {
 
-/// The object in `text`; an empty text is an empty object.
+/// Parses `text`; an empty text is an empty object.
 Result<boost::json::object> parse_config_object(std::string_view text, const JsonPlace& place);
 
-/// A text for which only `expected` is supported; absent is fine.
+/// Checks that the field is absent or equal to `expected`.
 void require_text(JsonMembers& config, std::string_view name, std::string_view expected);
 
-/// A token id; null gives none, absence leaves the target.
+/// Reads a token id; null means none, an absent field leaves the target unchanged.
 void read_id(JsonMembers& config, std::string_view name, std::optional<std::int64_t>& target);
 
 /// The same for one id or a list of ids.

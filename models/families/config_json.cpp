@@ -13,7 +13,7 @@ namespace {
 
 namespace json = boost::json;
 
-/// Also a whole one stays a double for whoever reads it: 500000.0.
+/// Writes whole numbers as doubles too, so that readers see a double: 500000.0.
 std::string double_text(double number) {
     std::string text = number_text(number);
     if (text.find_first_of(".e") == std::string::npos) {
@@ -57,7 +57,7 @@ void write_pretty(const json::value& value, std::string& out, std::size_t depth)
     }
 }
 
-/// Those that there are.
+/// Writes the ids that are set.
 void write_special_tokens(const DecoderConfig& decoder, json::object& generation) {
     if (decoder.bos_token_id) {
         generation["bos_token_id"] = *decoder.bos_token_id;
@@ -104,7 +104,7 @@ Result<std::string> merge_config_json(std::string_view base_json, const JsonPlac
         base->erase("rope_parameters");
         base->erase("rope_scaling");
     } else if (const auto* theta = over->if_contains("rope_theta")) {
-        // The theta inside rope_parameters would win over the one beside it.
+        // Otherwise the theta in rope_parameters would override the one outside it.
         auto* rope = base->if_contains("rope_parameters");
         if (rope != nullptr && rope->is_object()) {
             rope->get_object()["rope_theta"] = *theta;

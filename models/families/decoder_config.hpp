@@ -20,15 +20,15 @@ enum class PositionKind {
 
 enum class Activation { silu, gelu, gelu_tanh, relu };
 
-/// Rates of what is dropped in training, each in [0, 1).
+/// Dropout rates in training, each in [0, 1).
 struct DropoutRates {
-    double embedding = 0.0;  ///< of the sum of embeddings and positions
-    double attention = 0.0;  ///< of the weights of attention
-    double residual = 0.0;   ///< of what a block adds to the stream
+    double embedding = 0.0;  ///< for the sum of embeddings and positions
+    double attention = 0.0;  ///< for the attention weights
+    double residual = 0.0;   ///< for a block's output to the residual stream
 };
 
-/// What a decoder is made of, whichever family it is of. Names and meaning are those of transformers' LlamaConfig where
-/// that has the field; so are the defaults, from which a family departs in its own file.
+/// The architecture of a decoder of any family. Names, meanings and defaults are those of transformers' LlamaConfig;
+/// families with other defaults set them in their own files.
 struct DecoderConfig {
     std::int64_t vocab_size = 32000;
     std::int64_t hidden_size = 4096;
@@ -44,19 +44,19 @@ struct DecoderConfig {
     bool tie_word_embeddings = false;
     bool query_key_value_bias = false;
     bool query_key_norm = false;                 ///< an RMS norm over head_dim before the rotation
-    std::optional<std::int64_t> sliding_window;  ///< a position sees the last so many, itself included
+    std::optional<std::int64_t> sliding_window;  ///< each position sees this many last positions, including itself
     bool attention_output_bias = false;
     bool mlp_bias = false;
     NormKind norm = NormKind::rms;
     PositionKind positions = PositionKind::rotary;
     Activation activation = Activation::silu;
     bool gated_mlp = true;                ///< down(act(gate) · up); without: down(act(up))
-    bool fused_query_key_value = false;   ///< one projection makes all three
+    bool fused_query_key_value = false;   ///< one projection computes all three
     bool transposed_linears = false;      ///< files hold weights as [inputs, outputs] (transformers' Conv1D)
-    bool scaled_scores = true;            ///< scores of attention are divided by √head_dim
+    bool scaled_scores = true;            ///< attention scores are divided by √head_dim
     bool scores_scaled_by_layer = false;  ///< and by the layer's number, from 1
-    bool scores_in_fp32 = false;          ///< whatever the compute dtype
-    bool scaled_residual_init = false;    ///< what a block adds through starts smaller by √(2 · num_hidden_layers)
+    bool scores_in_fp32 = false;          ///< for every compute dtype
+    bool scaled_residual_init = false;    ///< output projections of blocks start smaller by √(2 · num_hidden_layers)
     DropoutRates dropout;
     double initializer_range = 0.02;
     std::optional<std::int64_t> bos_token_id = 1;

@@ -69,7 +69,7 @@ void read_decoder_fields(JsonMembers& config, DecoderConfig& decoder, const Abse
     config.integer("num_hidden_layers", decoder.num_hidden_layers, kMin, kMaxLayers);
     config.integer("num_attention_heads", decoder.num_attention_heads, kMin, kMaxSize);
     config.integer("max_position_embeddings", decoder.max_position_embeddings, kMin, kMaxPositions);
-    const bool says_heads = config.members().contains("num_key_value_heads");  // null is num_attention_heads too
+    const bool says_heads = config.members().contains("num_key_value_heads");  // null means num_attention_heads too
     decoder.num_key_value_heads =
         says_heads ? decoder.num_attention_heads : absent.num_key_value_heads.value_or(decoder.num_attention_heads);
     config.integer("num_key_value_heads", decoder.num_key_value_heads, kMin, kMaxSize);

@@ -9,7 +9,7 @@ namespace json = boost::json;
 
 namespace {
 
-/// Read by decoder_fields.cpp and model_family.cpp for every family.
+/// Fields that every family reads or refuses, mostly in decoder_fields.cpp and rope_fields.cpp.
 constexpr std::string_view kRead[] = {
     "architectures",       "bos_token_id",
     "eos_token_id",        "head_dim",
@@ -23,7 +23,7 @@ constexpr std::string_view kRead[] = {
     "tie_word_embeddings", "vocab_size",
 };
 
-/// Of no consequence for what a decoder computes: bookkeeping, generation, training of others, other heads.
+/// Fields that do not affect a decoder's computation: bookkeeping, generation, training elsewhere, other heads.
 constexpr std::string_view kHarmless[] = {
     "add_bos_token",
     "add_eos_token",
@@ -53,7 +53,7 @@ constexpr std::string_view kHarmless[] = {
     "label2id",
     "length_penalty",
     "max_length",
-    "max_window_layers",  // beyond a sliding window, which must be off
+    "max_window_layers",  // only relevant with a sliding window, which must be off
     "min_length",
     "name",
     "no_repeat_ngram_size",
@@ -66,7 +66,7 @@ constexpr std::string_view kHarmless[] = {
     "output_router_logits",
     "output_scores",
     "prefix",
-    "pretraining_tp",  // the same products in slices
+    "pretraining_tp",  // the same products, in slices
     "problem_type",
     "pruned_heads",
     "remove_invalid_values",
@@ -96,7 +96,7 @@ constexpr std::string_view kHarmless[] = {
     "use_return_dict",
 };
 
-/// The value at which a field changes nothing; null always is one.
+/// The value at which a field has no effect. null never has an effect.
 enum class Neutral {
     off,             ///< false, 0, "" or empty
     one,             ///< 1
@@ -113,14 +113,14 @@ struct NeutralField {
     Neutral neutral;
 };
 
-/// Known to change what a decoder computes, and in whose models they were seen. A family that reads one of them is not
-/// asked.
+/// Fields that change a decoder's computation, with models that use them. A field that the family itself reads is not
+/// checked.
 constexpr NeutralField kNeutral[] = {
     {"activation_function", Neutral::silu},
     {"alibi", Neutral::off},  // Bloom, Falcon
     {"attention_bias", Neutral::off},
     {"attention_chunk_size", Neutral::off},  // Llama 4
-    {"attention_dropout", Neutral::off},     // in training
+    {"attention_dropout", Neutral::off},     // for training
     {"attention_multiplier", Neutral::off},  // Granite
     {"attention_out_bias", Neutral::off},
     {"attn_logit_softcapping", Neutral::off},   // Gemma 2
@@ -227,13 +227,13 @@ bool is_neutral(const json::value& value, Neutral neutral) {
     return false;
 }
 
-/// Fields whose value does not count because of another field's.
+/// Whether another field makes this field's value irrelevant.
 bool is_switched_off(const JsonMembers& config, std::string_view name) {
     if (name == "sliding_window" || name == "sliding_window_pattern") {
         const json::value* used = config.find("use_sliding_window");
         return used != nullptr && is_empty(*used);
     }
-    // The list is what the interval would make; where it is given, it decides.
+    // The list expands the interval; if both are given, the list decides.
     return name == "no_rope_layer_interval" && config.find("no_rope_layers") != nullptr;
 }
 
@@ -262,7 +262,7 @@ void review_fields(JsonMembers& config, std::span<const std::string_view> family
         }
     }
     if (!unknown.empty()) {
-        warnings.push_back(config.place().message("not known, and without effect here: " + unknown));
+        warnings.push_back(config.place().message("unknown and ignored: " + unknown));
     }
 }
 

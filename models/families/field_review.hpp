@@ -9,9 +9,9 @@
 
 namespace distilld::models {
 
-/// Looks at the members of a config.json that no reader asks for. Those known to change what a network computes must
-/// have the value at which they do not (an error in `config` names the field otherwise); those known to be of no
-/// consequence are passed over; the rest is named in `warnings`. `family_fields` are read by the family itself.
+/// Checks the members of a config.json that no reader uses. Those known to change the computation must have a value
+/// without effect (otherwise an error in `config` names the field). Those known to be irrelevant are ignored;
+/// `warnings` lists the rest. `family_fields` are read by the family itself.
 void review_fields(JsonMembers& config, std::span<const std::string_view> family_fields,
                    std::vector<std::string>& warnings);
 

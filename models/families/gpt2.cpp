@@ -14,7 +14,7 @@ namespace json = boost::json;
 
 namespace {
 
-/// A size, what transformers calls it for every family, and where it goes.
+/// A size: GPT-2's name, transformers' common name, and its member.
 struct Size {
     std::string_view name;
     std::string_view common_name;
@@ -29,7 +29,7 @@ constexpr Size kSizes[] = {
     {"n_positions", "max_position_embeddings", &DecoderConfig::max_position_embeddings, kMaxPositions},
 };
 
-/// Sizes of other families, which transformers' GPT-2 passes over.
+/// Sizes of other families, which transformers' GPT-2 ignores.
 constexpr std::string_view kForeign[] = {"head_dim",        "intermediate_size", "num_key_value_heads",
                                          "rope_parameters", "rope_scaling",      "rope_theta"};
 
@@ -38,7 +38,7 @@ struct ActivationName {
     Activation activation;
 };
 
-/// The first of an activation is the one that is written.
+/// The first row of an activation is the name that is written.
 constexpr ActivationName kActivations[] = {
     {"gelu_new", Activation::gelu_tanh},
     {"gelu_fast", Activation::gelu_tanh},
@@ -149,7 +149,7 @@ void write_gpt2(const DecoderConfig& decoder, json::object& config) {
     config["n_inner"] = says_inner || decoder.intermediate_size != 4 * decoder.hidden_size
                             ? json::value(decoder.intermediate_size)
                             : json::value(nullptr);
-    // One of several names for the same stays.
+    // Keeps the source's name if it means the same activation.
     const json::value* name = config.if_contains("activation_function");
     const ActivationName* said = name == nullptr ? nullptr : find_activation(*name);
     if (said == nullptr || said->activation != decoder.activation) {

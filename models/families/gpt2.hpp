@@ -8,9 +8,9 @@
 namespace distilld::models {
 
 /// GPT-2: learned positions, layer norms, a feed-forward network without a gate, one projection for queries, keys and
-/// values, biases everywhere, weights as [inputs, outputs]; the head is tied unless tie_word_embeddings is false.
-/// Sizes go by the family's names (n_embd, n_layer, …) or by those that transformers maps to them (hidden_size, …).
-/// Dropout (embd_pdrop, attn_pdrop, resid_pdrop: 0.1 where absent) holds in training. Refused by name: cross-attention,
+/// values, biases everywhere, weights as [inputs, outputs]; the head is tied unless tie_word_embeddings is false. Sizes
+/// have the family's names (n_embd, n_layer, …) or those that transformers maps to them (hidden_size, …). Dropout
+/// (embd_pdrop, attn_pdrop, resid_pdrop; default 0.1) applies in training. Refused by name: cross-attention,
 /// activations other than gelu, gelu_new (gelu_fast, gelu_pytorch_tanh), relu and silu (swish), and sizes that GPT-2
 /// does not have (intermediate_size, num_key_value_heads, head_dim, rope_…).
 void parse_gpt2(JsonMembers& config, DecoderConfig& decoder);
@@ -21,7 +21,7 @@ inline constexpr std::string_view kGpt2Fields[] = {
     "attn_pdrop",
     "embd_pdrop",
     "layer_norm_epsilon",
-    "n_ctx",  // of the mask that old versions saved: n_positions
+    "n_ctx",  // size of the mask in old files: n_positions
     "n_embd",
     "n_head",
     "n_inner",
@@ -31,7 +31,7 @@ inline constexpr std::string_view kGpt2Fields[] = {
     "resid_pdrop",
     "scale_attn_by_inverse_layer_idx",
     "scale_attn_weights",
-    "summary_first_dropout",  // of another head, as the next
+    "summary_first_dropout",  // of another head, like the next three
     "summary_proj_to_labels",
     "summary_type",
     "summary_use_proj",

@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <boost/json.hpp>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "models/families/config_fields.hpp"
 #include "models/families/field_review.hpp"
 #include "models/families/gpt2.hpp"
 #include "models/families/llama.hpp"
-#include "models/families/mistral.hpp"
-#include "models/families/qwen2.hpp"
-#include "models/families/qwen3.hpp"
 
 namespace distilld::models {
 namespace {
@@ -18,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-/// A family is a row here and the file that the row names.
+/// A family is one row here and the file that the row names.
 constexpr ModelFamily kFamilies[] = {
     {"llama", parse_llama, write_llama, kLlamaNames, kLlamaFields},
     {"gpt2", parse_gpt2, write_gpt2, kGpt2Names, kGpt2Fields},
@@ -35,7 +32,7 @@ std::string known_types(std::span<const ModelFamily> families) {
     return text + (families.size() == 1 ? " is supported" : " are supported");
 }
 
-/// A class of another family reads the same fields otherwise, perhaps.
+/// Another family's class may read the same fields differently.
 void review_architecture(JsonMembers& fields, const ModelFamily& family, ModelConfig& config) {
     const json::value* given = fields.find("architectures");
     json::object written;

@@ -10,7 +10,7 @@
 namespace distilld::models {
 namespace {
 
-/// Each once.
+/// The distinct last parts of the names.
 std::set<std::string> last_parts(const std::vector<std::string>& modules) {
     std::set<std::string> names;
     for (const std::string& name : modules) {

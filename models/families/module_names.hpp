@@ -6,18 +6,18 @@
 #include "base/error.hpp"
 #include "models/families/model_family.hpp"
 
-/// Modules of a network by what a spec calls them.
+/// Finds a network's modules by the names in a spec.
 namespace distilld::models {
 
-/// The names of all linear modules but the head, by layers.
+/// The names of all linear modules except the head, layer by layer.
 [[nodiscard]] std::vector<std::string> linear_names(const ModelConfig& config);
 
-/// Whether `target` names `module` as PEFT takes it: all of its name or its last parts.
+/// Whether `target` matches `module` as in PEFT: its full name or its last parts.
 [[nodiscard]] bool names_module(const std::string& target, const std::string& module);
 [[nodiscard]] bool name_module(const std::vector<std::string>& targets, const std::string& module);
 
-/// `wanted`, sorted; the last parts of all names, if it is empty. An error that begins with `pointer` where one names
-/// no linear module; it says which there are.
+/// `wanted`, sorted and without duplicates; if empty, the distinct last parts of all names. The error begins with
+/// `pointer`, names a target without a linear module, and lists the modules.
 Result<std::vector<std::string>> resolve_modules(const ModelConfig& config, const std::vector<std::string>& wanted,
                                                  const std::string& pointer);
 

@@ -14,7 +14,7 @@ namespace json = boost::json;
 
 namespace {
 
-/// How a rope_type is read.
+/// Reader of one rope_type.
 struct RopeType {
     std::string_view name;
     void (*read)(JsonMembers& rope, DecoderConfig& decoder);
@@ -72,7 +72,7 @@ constexpr RopeType kRopeTypes[] = {
     {"yarn", read_yarn},
 };
 
-/// The scaling that an object beside or around rope_theta describes.
+/// Reads the scaling from an object that may also contain rope_theta.
 void read_rope_object(JsonMembers& rope, DecoderConfig& decoder) {
     rope.real_from("rope_theta", decoder.rope_theta, 0.0, false);
     const json::value* type = rope.find("rope_type");
@@ -156,7 +156,7 @@ void read_rope_fields(JsonMembers& config, DecoderConfig& decoder) {
         if (rope.failed()) {
             config.fail(rope.error());
         }
-        return;  // 5.x prefers rope_parameters, the only form that it writes
+        return;  // transformers 5.x prefers rope_parameters, and writes only that
     }
 }
 

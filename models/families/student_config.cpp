@@ -4,15 +4,15 @@
 #include <string>
 #include <utility>
 
-#include "base/files.hpp"
-#include "base/open_file.hpp"
+#include "base/files/files.hpp"
+#include "base/files/open_file.hpp"
 #include "models/families/adapter_config.hpp"
 #include "models/families/config_json.hpp"
 
 namespace distilld::models {
 namespace {
 
-/// Weights that are kept have the sizes of their own config.json, `theirs`.
+/// The spec must not change the sizes of pretrained weights; `theirs` is the weights' own config.json.
 Result<void> check_sizes(const DecoderConfig& wanted, const DecoderConfig& theirs, const std::string& model) {
     struct Size {
         const char* name;

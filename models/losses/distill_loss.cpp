@@ -10,26 +10,26 @@ namespace {
 
 using torch::Tensor;
 
-/// Elements of a block, for which intermediate tensors exist: 16 MiB in fp32.
+/// Elements of a block: intermediate tensors exist for one block at a time, 16 MiB in fp32.
 constexpr std::int64_t kBlockElements = std::int64_t{1} << 22;
 
 /// Sums over rows as double scalars on the device, so that no block waits for a copy to the host.
 struct ChunkSums {
     Tensor kd;
     Tensor ce;
-    Tensor agreeing;  ///< undefined where nobody asks
+    Tensor agreeing;  ///< undefined unless requested
 };
 
-/// What the kernels below share for one chunk of rows.
+/// Numbers that the kernels below share for one chunk of rows.
 struct Weights {
-    double ce = 0;  ///< of CE in the loss, gradient scale included
-    double kd = 0;  ///< of T²·KL, gradient scale included
+    double ce = 0;  ///< weight of CE in the loss, gradient scale included
+    double kd = 0;  ///< weight of T²·KL, gradient scale included
     double temperature = 1;
     bool tempered = false;  ///< temperature is not 1: CE needs a softmax of its own
     Divergence divergence;
 };
 
-/// Log of what exp gave, with a floor that keeps it finite.
+/// Floor for a mass before its log is taken, so that the log is finite.
 double min_mass(torch::ScalarType type) {
     return type == torch::kDouble ? 1e-290 : 1e-30;
 }
@@ -46,17 +46,17 @@ Tensor cross_entropy(Tensor& shifted, const Tensor& labels, double weight) {
     return ce;
 }
 
-/// What a student gives the k + 1 buckets, each [n, 1] or [n, k]; with the label's logit at temperature 1.
+/// The student's side of the k + 1 buckets, each [n, 1] or [n, k], and the label's logit at temperature 1.
 struct StudentBuckets {
     Tensor label_logit;
     Tensor top_logits;
-    Tensor top;   ///< exponentials of these
-    Tensor rest;  ///< those of all others together
+    Tensor top;   ///< exponentials of top_logits
+    Tensor rest;  ///< sum of the exponentials of all other tokens
     Tensor total;
     Tensor log_total;
 };
 
-/// `scaled` becomes its exponentials, 0 in place of the k.
+/// Turns `scaled` into its exponentials, with 0 at the k.
 StudentBuckets split_buckets(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
     StudentBuckets student;
     student.label_logit = weights.tempered ? Tensor() : scaled.gather(1, rows.labels.unsqueeze(1));
@@ -70,7 +70,7 @@ StudentBuckets split_buckets(Tensor& scaled, const DistillTargets& rows, const W
     return student;
 }
 
-/// CE [n, 1] at temperature 1, whose gradient at the labels is added, all else of it being there; else nothing.
+/// At temperature 1, adds the labels' part of CE's gradient (the rest is there) and returns CE [n, 1]; else nothing.
 Tensor finish_cross_entropy(Tensor& gradient, const StudentBuckets& student, const Tensor& labels, double ce) {
     if (!student.label_logit.defined()) {
         return {};
@@ -81,9 +81,9 @@ Tensor finish_cross_entropy(Tensor& gradient, const StudentBuckets& student, con
     return student.log_total - student.label_logit;
 }
 
-/// Forward KL over k + 1 buckets, with kernels of its own (divergence.hpp). `scaled` [n, V] = (logits − row maximum) /
-/// T; becomes the gradient of kd·T²·KL, and at temperature 1 of ce·CE too. Returns KL [n, 1] and, at temperature 1, CE
-/// [n, 1].
+/// Forward KL over k + 1 buckets, with kernels of its own (divergence.hpp). Turns `scaled` [n, V] = (logits − row
+/// maximum) / T into the gradient of kd·T²·KL, and at temperature 1 of ce·CE too. Returns KL [n, 1] and, at temperature
+/// 1, CE [n, 1].
 std::pair<Tensor, Tensor> topk_forward_kl(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
     const auto type = scaled.scalar_type();
     const Tensor& ids = rows.topk_ids;
@@ -97,7 +97,7 @@ std::pair<Tensor, Tensor> topk_forward_kl(Tensor& scaled, const DistillTargets& 
 
     const double kd = weights.kd * weights.temperature;
     const double ce = weights.tempered ? 0.0 : weights.ce;
-    // Σp is 1 up to rounding; the exact derivative has Σp·q_v, and costs nothing.
+    // Σp is 1 up to rounding; the exact derivative has Σp·q_v, at no extra cost.
     const Tensor mass = p.sum(1, true).add_(p_tail);
     const Tensor per_exp = mass.mul(kd).add_(ce).div_(total);
     scaled.mul_(per_exp - p_tail.mul(kd).div_(rest));
@@ -106,7 +106,7 @@ std::pair<Tensor, Tensor> topk_forward_kl(Tensor& scaled, const DistillTargets& 
     return {kl, finish_cross_entropy(scaled, student, rows.labels, ce)};
 }
 
-/// Forward KL against full logits; in and out as above.
+/// Forward KL against full logits; input and output as above.
 std::pair<Tensor, Tensor> full_forward_kl(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
     const auto type = scaled.scalar_type();
     Tensor teacher = rows.teacher_logits.to(type);
@@ -125,7 +125,7 @@ std::pair<Tensor, Tensor> full_forward_kl(Tensor& scaled, const DistillTargets& 
     if (!weights.tempered) {
         cross = log_total - scaled.gather(1, label);
     }
-    // A token the teacher rules out (logit −inf) has p = 0: 0·(−1e4) is the limit 0, 0·(−inf) would be NaN.
+    // A token that the teacher rules out (logit −inf) has p = 0: 0·(−1e4) is the limit 0, 0·(−inf) would be NaN.
     difference.clamp_min_(-1e4).sub_(scaled).add_(log_total);
     const Tensor kl = difference.mul_(p).sum(1, true);
 
@@ -139,12 +139,12 @@ std::pair<Tensor, Tensor> full_forward_kl(Tensor& scaled, const DistillTargets& 
     return {kl, cross};
 }
 
-/// CE [n, 1] at temperature 1, of log q = scaled − log_total.
+/// CE [n, 1] at temperature 1, where log q = scaled − log_total.
 Tensor cross_of(const Tensor& scaled, const Tensor& log_total, const Tensor& labels) {
     return log_total - scaled.gather(1, labels.unsqueeze(1));
 }
 
-/// Any other divergence over k + 1 buckets; in and out as topk_forward_kl().
+/// Any other divergence over k + 1 buckets; input and output as for topk_forward_kl().
 std::pair<Tensor, Tensor> topk_divergence(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
     const auto type = scaled.scalar_type();
     const Tensor& ids = rows.topk_ids;
@@ -196,7 +196,7 @@ std::pair<Tensor, Tensor> full_divergence(Tensor& scaled, const DistillTargets& 
     return {value, cross};
 }
 
-/// In and out as topk_forward_kl().
+/// Input and output as for topk_forward_kl().
 std::pair<Tensor, Tensor> divergence(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
     const bool topk = rows.topk_ids.defined();
     if (weights.divergence.is_forward_kl()) {
@@ -240,8 +240,8 @@ DistillTargets slice_rows(const DistillTargets& all, std::int64_t begin, std::in
                           cut(all.teacher_hidden),   all.teacher_head};
 }
 
-/// The rows of one chunk, with logits in place of hidden states where they carry weight. A head over fewer tokens than
-/// the student's `vocabulary` gives the others no probability.
+/// The rows of one chunk, with logits in place of hidden states if kd has weight. If the head covers fewer tokens than
+/// the student's `vocabulary`, the others get no probability.
 DistillTargets chunk_rows(const DistillTargets& all, std::int64_t begin, std::int64_t end, const Weights& weights,
                           std::int64_t vocabulary) {
     DistillTargets rows = slice_rows(all, begin, end);
@@ -255,8 +255,8 @@ DistillTargets chunk_rows(const DistillTargets& all, std::int64_t begin, std::in
     return rows;
 }
 
-/// How many rows of `logits` have their largest value where the teacher has it, who counts by its k where it gave no
-/// more.
+/// The number of rows in which the largest of `logits` is also the teacher's, or the largest of its k if it gave only
+/// these.
 Tensor agreeing_rows(const Tensor& logits, const DistillTargets& rows) {
     const Tensor likeliest = rows.topk_ids.defined()
                                  ? rows.topk_ids.gather(1, rows.topk_probabilities.argmax(1, true)).squeeze(1)
@@ -270,8 +270,8 @@ void add(Tensor& total, const Tensor& more) {
     }
 }
 
-/// Turns `logits` [n, V] of a chunk into the gradient with respect to them, in place and in their dtype. What the
-/// formulas need beside them exists for a block of rows at a time.
+/// Turns `logits` [n, V] of a chunk into the gradient with respect to them, in place and in their dtype. The formulas'
+/// other tensors exist for one block of rows at a time.
 void rows_to_gradient(Tensor& logits, const DistillTargets& targets, const Weights& weights, ChunkSums& totals) {
     const auto type = logits.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
     const std::int64_t step = std::max<std::int64_t>(1, kBlockElements / logits.size(1));
@@ -288,7 +288,7 @@ void rows_to_gradient(Tensor& logits, const DistillTargets& targets, const Weigh
     }
 }
 
-/// total += gradientᵀ · hidden, in total's dtype where the device multiplies that way, else rounded once a chunk.
+/// total += gradientᵀ · hidden. Accumulates in total's dtype if hidden has it, else rounds once per chunk.
 void add_head_gradient(Tensor& total, const Tensor& gradient, const Tensor& hidden, torch::ScalarType type) {
     if (hidden.scalar_type() == type) {
         if (total.defined()) {
@@ -336,7 +336,7 @@ DistillLossScalars distill_loss_scalars(const Tensor& hidden, const Tensor& head
     for (std::int64_t begin = 0; begin < count; begin += chunk) {
         const std::int64_t end = std::min(begin + chunk, count);
         const Tensor rows = x.slice(0, begin, end);
-        Tensor gradient = torch::mm(rows, w.t());  // the logits, for now
+        Tensor gradient = torch::mm(rows, w.t());  // the logits, at first
         const DistillTargets chunk_targets = chunk_rows(targets, begin, end, weights, w.size(0));
         if (counts_agreement) {
             add(totals.agreeing, agreeing_rows(gradient, chunk_targets));

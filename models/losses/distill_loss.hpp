@@ -9,13 +9,13 @@
 
 namespace distilld::models {
 
-/// Targets of n rows; every row carries loss (masked positions were dropped before). Without a teacher only `labels` is
-/// set; with one, either the four top-k tensors, `teacher_logits`, or `teacher_hidden` with `teacher_head`.
+/// Targets of n rows; every row carries loss (masked positions are already dropped). Without a teacher only `labels` is
+/// set; with one, also the four top-k tensors, `teacher_logits`, or `teacher_hidden` with `teacher_head`.
 struct DistillTargets {
     torch::Tensor labels;  ///< [n] int64 in [0, V)
 
-    /// Top-k teacher, tempered and normalised by topk_targets.hpp: over each row the k probabilities and the tail sum
-    /// to 1.
+    /// Top-k teacher, tempered and normalised by topk_targets.hpp: in each row, the k probabilities and the tail sum to
+    /// 1.
     torch::Tensor topk_ids;            ///< [n, k] int64 in [0, V), distinct within a row
     torch::Tensor topk_probabilities;  ///< [n, k] f32
     torch::Tensor tail_probability;    ///< [n] f32
@@ -23,7 +23,7 @@ struct DistillTargets {
 
     torch::Tensor teacher_logits;  ///< [n, V] f32, f16 or bf16: full logits at temperature 1
 
-    torch::Tensor teacher_hidden;  ///< [n, H'] f32, f16 or bf16: what the teacher's head takes
+    torch::Tensor teacher_hidden;  ///< [n, H'] f32, f16 or bf16: input of the teacher's head
     torch::Tensor teacher_head;    ///< [V, H'] f32 or bf16 (f64 in gradient checks), the same for all rows
 
     [[nodiscard]] bool has_teacher() const {
@@ -32,9 +32,9 @@ struct DistillTargets {
 };
 
 struct DistillLossOptions {
-    double kd_ratio = 1.0;  ///< without a teacher it counts as 0
+    double kd_ratio = 1.0;  ///< counts as 0 without a teacher
     double temperature = 1.0;
-    Divergence divergence;        ///< forward KL unless set
+    Divergence divergence;        ///< default: forward KL
     double gradient_scale = 1.0;  ///< gradients are those of gradient_scale × the sum of the loss
     std::int64_t chunk_rows = 0;  ///< 0 = loss_chunk_rows(V)
     bool count_agreement = false;
@@ -43,15 +43,15 @@ struct DistillLossOptions {
 /// Sums over the rows, in nats.
 struct DistillLossSums {
     double loss = 0;  ///< (1 − kd_ratio)·ce + kd_ratio·kd
-    double kd = 0;    ///< T²·D(teacher, student); 0 when it has no weight
-    double ce = 0;    ///< −log q(label) at temperature 1; 0 when it has no weight and does not come for free
-    /// Rows whose likeliest token is the teacher's; only where asked for, and kd has weight.
+    double kd = 0;    ///< T²·D(teacher, student); 0 if it has no weight
+    double ce = 0;    ///< −log q(label) at temperature 1; 0 if it has no weight and is not free
+    /// Rows with the same most likely token as the teacher; counted only on request and if kd has weight.
     std::uint64_t agreeing = 0;
 };
 
-/// The same on the device of the rows, in fp64, so that nobody has to wait for it.
+/// The same in fp64 on the device of the rows, without waiting for the device.
 struct DistillLossScalars {
-    torch::Tensor loss;  ///< [], as the others
+    torch::Tensor loss;  ///< [], like the others
     torch::Tensor kd;
     torch::Tensor ce;
     torch::Tensor agreeing;
@@ -59,46 +59,46 @@ struct DistillLossScalars {
 
 struct DistillLossGradients {
     torch::Tensor hidden;   ///< out: [n, H] in hidden's dtype
-    torch::Tensor head;     ///< in and out: [V, H] f32 (f64 for f64 input), added to; undefined counts as zeros
-    bool with_head = true;  ///< false: the head does not learn, and `head` stays as it is
+    torch::Tensor head;     ///< in and out: [V, H] f32 (f64 for f64 input), accumulated; undefined counts as zeros
+    bool with_head = true;  ///< false: the head is frozen, and `head` is unchanged
 };
 
 /// Distillation loss of the rows and its gradients, without autograd:
 ///
 ///     loss = Σ_rows (1 − r)·CE + r·T²·D(p, q),   q = softmax(z / T),   z = hidden · headᵀ
 ///
-/// as Hinton et al. 2015 (arXiv 1503.02531 §2; T² keeps gradients comparable across temperatures). D is
+/// as in Hinton et al. 2015 (arXiv 1503.02531 §2; T² keeps gradients comparable across temperatures). D is
 /// options.divergence (divergence.hpp). The formulas below are for forward KL.
 ///
-/// Hidden states: teacher = teacher_hidden · teacher_headᵀ, one chunk at a time in the head's dtype; then as full
-/// logits.
+/// Hidden states: teacher = teacher_hidden · teacher_headᵀ, per chunk in the head's dtype; then as full logits.
 /// Full logits: p = softmax(teacher / T) over the vocabulary, dKL/dz = (q − p) / T.
-/// Top-k: D over k + 1 buckets, the last one holding all other tokens (Megatron-LM's "ghost token",
+/// Top-k: D over k + 1 buckets; the last one holds all other tokens (Megatron-LM's "ghost token",
 /// megatron/training/distillation/cached_logits_loss.py). With q_tail the student's mass outside the k,
 ///
 ///     T·dKL/dz_v = q_v − p_v                      for the k,
 ///                  q_v·(1 − p_tail / q_tail)      for all others.
 ///
-/// q_tail is summed over the other tokens, not taken as 1 − Σq, which cancels; a sum below 1e-30 of the largest
+/// q_tail is summed over the other tokens, not computed as 1 − Σq, which cancels. A sum below 1e-30 of the largest
 /// exponential counts as 1e-30, so log q_tail is finite.
 ///
-/// Chunks of rows (loss_chunks.hpp): logits of one chunk exist at a time and are turned into their gradient in place, a
-/// block of rows at a time. Up to 80 MiB of intermediate tensors come to them and, with hidden states, the teacher's
-/// logits of the chunk in the head's dtype (tests/unit/models/losses/loss_memory_test.cpp prints them). Softmax and
-/// sums are fp32 (fp64 for fp64 input) whatever hidden's dtype; matrix products run in hidden's dtype.
+/// Rows are processed in chunks (loss_chunks.hpp): only one chunk's logits exist at a time and are turned into their
+/// gradient in place, one block of rows at a time. In addition there are up to 80 MiB of intermediate tensors and, with
+/// hidden states, the teacher's logits of the chunk in the head's dtype (tests/unit/models/losses/loss_memory_test.cpp
+/// prints them). Softmax and sums are fp32 (fp64 for fp64 input) for every dtype of hidden; matrix products run in
+/// hidden's dtype.
 ///
 /// hidden [n, H], head [V, H]: the same dtype (f32, bf16 or f64) and device. `gradients` null: the sums only.
 ///
-/// Does not wait for the device, and on any device gives the same bits each time where libtorch is told to
-/// (Context::setDeterministicAlgorithms): an element is added to once, or by an operation that keeps an order.
+/// Does not wait for the device. In libtorch's deterministic mode (Context::setDeterministicAlgorithms), any device
+/// gives the same bits each time: each element is added to once, or by an operation that keeps an order.
 DistillLossScalars distill_loss_scalars(const torch::Tensor& hidden, const torch::Tensor& head,
                                         const DistillTargets& targets, const DistillLossOptions& options,
                                         DistillLossGradients* gradients);
 
-/// One copy to the host, for which it waits.
+/// Makes one copy to the host and waits for it.
 [[nodiscard]] DistillLossSums sums_of(const DistillLossScalars& scalars);
 
-/// distill_loss_scalars(), and its sums at once.
+/// distill_loss_scalars(), with the sums read at once.
 DistillLossSums distill_loss(const torch::Tensor& hidden, const torch::Tensor& head, const DistillTargets& targets,
                              const DistillLossOptions& options, DistillLossGradients* gradients);
 

@@ -15,10 +15,10 @@ Tensor reverse_kl(Tensor& log_q, Tensor& log_p, const Tensor& q, double /*parame
     return mean;
 }
 
-/// s = (1 − beta)·(log(q / m) − Σ q·log(q / m)): the terms in which m moves cancel.
+/// s = (1 − beta)·(log(q / m) − Σ q·log(q / m)): the terms from m's own change cancel.
 Tensor jensen_shannon(Tensor& log_q, Tensor& log_p, const Tensor& q, double beta) {
     log_p.clamp_min_(kLogOfMinTeacherProbability);
-    // Only what has to exist at the same time does: with a whole vocabulary these are the largest tensors there are.
+    // Frees each tensor as early as possible: over a whole vocabulary these are the largest tensors of the program.
     Tensor log_m = log_p + (std::log(beta) - std::log1p(-beta));
     at::logaddexp_out(log_m, log_m, log_q);
     log_m.add_(std::log1p(-beta));

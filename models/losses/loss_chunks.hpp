@@ -5,8 +5,8 @@
 
 namespace distilld::models {
 
-/// Rows of logits that the loss holds at once: a function of the vocabulary only, so that sums have one order. About
-/// 256 MiB in fp32, 128 MiB in bf16. Needs no libtorch, so that estimates use it too.
+/// Rows of logits that the loss holds at once. Depends on the vocabulary only, so that sums have one order. About 256
+/// MiB in fp32, 128 MiB in bf16. Needs no libtorch, so that estimates use it too.
 [[nodiscard]] constexpr std::int64_t loss_chunk_rows(std::int64_t vocabulary_size) noexcept {
     constexpr std::int64_t kElements = std::int64_t{1} << 26;
     const std::int64_t rows = kElements / std::max<std::int64_t>(vocabulary_size, 1);

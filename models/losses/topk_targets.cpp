@@ -32,7 +32,7 @@ bool temper_topk_row(std::span<const float> log_probabilities, float log_tail, s
         } else {
             tail = log_tail;
         }
-        // At T = 1 the first term is exactly 0.
+        // The first term is exactly 0 at T = 1.
         tail = (1.0 - inverse) * std::log(static_cast<double>(vocabulary_size - k)) + tail * inverse;
     }
     largest = std::max(largest * inverse, tail);

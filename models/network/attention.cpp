@@ -37,13 +37,13 @@ std::optional<double> scale_of_scores(const LayerPlace& place) {
     return config.scores_scaled_by_layer ? whole / static_cast<double>(place.number + 1) : whole;
 }
 
-/// Whether attention takes fewer heads of keys than of queries as they are. Off the CPU only flash attention does,
-/// which is for half precision and takes no mask; the others would hold a [T, T] matrix a head.
+/// Whether attention takes grouped keys without repeating them. Off the CPU only flash attention does, in half
+/// precision and without a mask; the other kernels would hold a [T, T] matrix per head.
 bool takes_fewer_heads(const torch::Tensor& query, bool masked) {
     return query.device().is_cpu() || (query.element_size() == 2 && !masked);
 }
 
-/// [B, heads, T, D] -> [B, heads · times, T, D], each head `times` times side by side.
+/// [B, heads, T, D] -> [B, heads · times, T, D]: each head is repeated `times` times in a row.
 torch::Tensor repeated_heads(const torch::Tensor& heads, std::int64_t times) {
     return heads.unsqueeze(2)
         .expand({heads.size(0), heads.size(1), times, heads.size(2), heads.size(3)})
@@ -106,7 +106,7 @@ torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositio
     for (const DocumentGroup& group : documents) {
         sizes.push_back(group.count * group.length);
     }
-    // One node of autograd for all groups: each narrowed by itself would have a gradient as large as all.
+    // One autograd node splits all groups: narrowing each one alone would give each a gradient of the full size.
     const auto queries = query.split_with_sizes(sizes, 2);
     const auto keys = key.split_with_sizes(sizes, 2);
     const auto values = value.split_with_sizes(sizes, 2);
@@ -131,7 +131,7 @@ torch::Tensor Attention::mix(const torch::Tensor& query, const torch::Tensor& ke
     if (widens || dropout_.active()) {
         mixed = mix_in_steps(query, key, value, part);
     } else {
-        // A row within the window needs no mask, and goes through the faster kernels.
+        // A row within the window needs no mask, so it can use the faster kernels.
         std::optional<torch::Tensor> mask;
         if (window_ && columns > *window_) {
             mask = seen(columns, query.device());

@@ -16,17 +16,17 @@
 
 namespace distilld::models {
 
-/// Causal self-attention, with rotary positions or without, grouped keys and values (arXiv 2305.13245) and, where the
-/// family has one, a sliding window.
+/// Causal self-attention with grouped keys and values (arXiv 2305.13245), optional rotary positions and, if the family
+/// has one, a sliding window.
 class Attention {
   public:
-    /// Declares query, key, value (or one for all three) and output projection, and norms of queries and keys where the
+    /// Declares the query, key, value (or one fused) and output projections, and the norms of queries and keys if the
     /// family has them.
     explicit Attention(const LayerPlace& place);
 
-    /// `input` [B, T, H] -> [B, T, H], queries and keys turned by `angles` unless those are undefined; with `documents`
-    /// [1, N, H], see CausalLm::forward(). Takes time and memory by the squares of the documents' lengths, not of N:
-    /// documents of one length are a batch, and batches are computed one after the other, on every device.
+    /// `input` [B, T, H] -> [B, T, H]; [1, N, H] with `documents`, see CausalLm::forward(). `angles` rotate queries and
+    /// keys, unless undefined. Time and memory grow with the squares of the documents' lengths, not of N: on every
+    /// device, documents of equal length form a batch, and batches are computed one after the other.
     [[nodiscard]] torch::Tensor forward(const torch::Tensor& input, const RotaryPositions::Angles& angles,
                                         const DocumentGroups& documents) const;
 
@@ -37,16 +37,16 @@ class Attention {
     /// [B, heads, T, D], fewer heads of keys and values -> [B, T, heads · D]. `part` numbers the calls of a forward.
     [[nodiscard]] torch::Tensor mix(const torch::Tensor& query, const torch::Tensor& key, const torch::Tensor& value,
                                     std::uint64_t part) const;
-    /// Operation by operation, where a fused kernel will not do: [B, heads, T, D]. Takes [B, heads, T, T] of memory.
+    /// Without a fused kernel: [B, heads, T, D]. Needs [B, heads, T, T] of memory.
     [[nodiscard]] torch::Tensor mix_in_steps(const torch::Tensor& query, const torch::Tensor& key,
                                              const torch::Tensor& value, std::uint64_t part) const;
-    /// Which positions [T] each position [T] sees.
+    /// The positions [T] that each position [T] sees.
     [[nodiscard]] torch::Tensor seen(std::int64_t columns, const torch::Device& device) const;
 
     std::int64_t heads_;
     std::int64_t key_heads_;
     std::int64_t head_dim_;
-    std::vector<Linear> inputs_;  ///< of queries, keys, values; or one for all
+    std::vector<Linear> inputs_;  ///< of queries, keys, values; or one fused
     Linear output_;
     std::optional<RmsNorm> query_norm_;
     std::optional<RmsNorm> key_norm_;

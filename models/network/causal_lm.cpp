@@ -11,7 +11,7 @@
 #include "models/families/config_json.hpp"
 #include "models/network/decoder.hpp"
 #include "models/network/lora.hpp"
-#include "models/weights/finite.hpp"
+#include "models/network/parameter.hpp"
 #include "models/weights/weight_folder.hpp"
 
 namespace distilld::models {
@@ -21,7 +21,7 @@ bool is_readable(torch::ScalarType type) {
     return type == torch::kFloat || type == torch::kHalf || type == torch::kBFloat16;
 }
 
-/// Tensors that a folder may hold although the network has no parameter for them.
+/// Tensors that a folder may contain although the network has no parameter for them.
 bool is_ignorable(const std::string& name, const ModelConfig& config) {
     const DecoderNames& names = config.family->names;
     const auto is_suffix = [&](std::string_view suffix) { return !suffix.empty() && name.ends_with(suffix); };
@@ -29,7 +29,7 @@ bool is_ignorable(const std::string& name, const ModelConfig& config) {
            (config.decoder.tie_word_embeddings && name == std::string(names.head) + ".weight");
 }
 
-/// Everything about the tensors but their values.
+/// Checks everything about the tensors except their values.
 Result<void> check_tensors(const WeightFolder& weights, const CausalLm& network) {
     std::set<std::string> expected;
     for (const Parameter& parameter : all_parameters(network.groups())) {
@@ -71,8 +71,8 @@ Error not_finite(const SafetensorsFile& file, const Parameter& parameter) {
                          " holds NaN or infinity; the file is damaged, or was saved by a run that failed");
 }
 
-/// Gives memory to what a network that only infers holds of each tensor. Those that the file has in `type` are taken as
-/// they are read. All at once: between the reads, the heap would keep what the files' tensors leave.
+/// Allocates what an inference-only network holds of each tensor; tensors that the file has in `type` are used as read.
+/// All at once: otherwise the heap would keep gaps from the files' freed tensors.
 void allocate_converted(const WeightFolder& weights, CausalLm& network) {
     const torch::ScalarType type = to_scalar_type(network.dtype());
     for (std::size_t index = 0; index < network.groups().size(); ++index) {
@@ -87,7 +87,7 @@ void allocate_converted(const WeightFolder& weights, CausalLm& network) {
     }
 }
 
-/// The files' own pages; nothing is read but to look for NaN.
+/// Uses the files' own pages; reads them only to look for NaN.
 Result<void> map_tensors(const WeightFolder& weights, CausalLm& network) {
     const torch::ScalarType type = to_scalar_type(network.dtype());
     for (ParameterGroup& group : network.groups()) {
@@ -114,7 +114,7 @@ Result<void> map_tensors(const WeightFolder& weights, CausalLm& network) {
     return {};
 }
 
-/// Into the masters, or for inference.
+/// Reads into the masters, or for inference.
 Result<void> read_tensors(const WeightFolder& weights, std::vector<ParameterGroup>& groups, WeightUse use) {
     const torch::NoGradGuard no_grad;
     for (ParameterGroup& group : groups) {
@@ -138,7 +138,7 @@ Result<void> read_tensors(const WeightFolder& weights, std::vector<ParameterGrou
     return {};
 }
 
-/// As transformers reads its BitNet format.
+/// In the form in which transformers reads its BitNet format.
 std::string quantized_config(const std::string& config_json, const TernaryModules& modules,
                              const ModelConfig& description) {
     boost::json::object config = boost::json::parse(config_json).get_object();

@@ -34,8 +34,8 @@ struct TernaryModules {
 };
 
 /// A network that predicts the next token, on one device or, layer by layer, on several. One thread at a time.
-/// Deterministic on a CPU for a fixed number of threads. Training, serving and the benchmarks know networks by this
-/// interface only.
+/// Deterministic on a CPU for a fixed number of threads. The only interface of networks for training, serving and
+/// benchmarks.
 class CausalLm {
   public:
     /// Called with the index of a group just before that group's first use in a forward pass.
@@ -46,11 +46,11 @@ class CausalLm {
     CausalLm(const CausalLm&) = delete;
     CausalLm& operator=(const CausalLm&) = delete;
 
-    /// `input_ids` [B, T] int64 on the device, ids in [0, vocabulary_size()) -> hidden states after the last norm
-    /// [B, T, H] in the compute dtype. Rows padded on the right need no mask: a position sees only those before it.
+    /// `input_ids` [B, T] int64 on the device, ids in [0, vocabulary_size()) -> hidden states after the last norm [B,
+    /// T, H] in the compute dtype. Rows padded on the right need no mask, because a position sees only earlier ones.
     ///
-    /// With `documents`, `input_ids` is [1, N]: these documents one after the other. Each is read by itself: no
-    /// position sees another document's, and its positions count from 0.
+    /// With `documents`, `input_ids` is [1, N]: these documents one after the other. No position sees another
+    /// document's, and each document's positions count from 0.
     virtual torch::Tensor forward(const torch::Tensor& input_ids, const BeforeGroup& before,
                                   const DocumentGroups& documents) = 0;
     torch::Tensor forward(const torch::Tensor& input_ids, const BeforeGroup& before) {
@@ -58,14 +58,13 @@ class CausalLm {
     }
     torch::Tensor forward(const torch::Tensor& input_ids) { return forward(input_ids, {}, {}); }
 
-    /// From now on forward keeps of each block (layer) its input alone for the backward pass, which computes the block
-    /// again: less memory, one more forward pass, the same bits.
+    /// From now on, forward keeps only the input of each block (layer), and backward computes the block again: less
+    /// memory, one more forward pass, the same bits.
     virtual void recompute_blocks(bool on) = 0;
 
-    /// The parameter that turns hidden states into logits, [V, H]; with a tied head that of the embedding.
+    /// The parameter that turns hidden states into logits, [V, H]; with a tied head, the embedding's.
     [[nodiscard]] virtual Parameter& head() = 0;
-    /// Its weight in the compute dtype, recorded by autograd: for callers that project in chunks and should not convert
-    /// it once a chunk.
+    /// Its weight in the compute dtype, recorded by autograd: for callers that project in chunks and convert it once.
     [[nodiscard]] virtual torch::Tensor head_weight() const = 0;
     /// `hidden` [N, H] (or [B, T, H]) -> logits [N, V] in the compute dtype.
     [[nodiscard]] virtual torch::Tensor project(const torch::Tensor& hidden) const = 0;
@@ -76,36 +75,35 @@ class CausalLm {
 
     [[nodiscard]] virtual const ModelConfig& config() const = 0;
     [[nodiscard]] virtual ComputeDtype dtype() const = 0;
-    /// Of the input.
+    /// The device of the input.
     [[nodiscard]] virtual torch::Device device() const = 0;
-    /// On which a group's parameters lie and its part of forward runs; hidden states come from the last one's.
+    /// The device of a group's parameters and of its part of forward; hidden states come from the last group's.
     [[nodiscard]] virtual torch::Device group_device(std::size_t group) const = 0;
 
-    /// Those that may be adapted: of attention and feed-forward, in forward order; not the head.
+    /// The modules that may be adapted: attention and feed-forward, in forward order; not the head.
     [[nodiscard]] virtual std::vector<LinearModule> linear_modules() = 0;
 
-    /// What the network learns in place of its weights (lora.hpp); nullptr: it learns its weights.
+    /// The adapters that are trained instead of the weights (lora.hpp); nullptr: the weights are trained.
     [[nodiscard]] AdapterSet* adapters() const noexcept { return adapters_.get(); }
     void set_adapters(std::unique_ptr<AdapterSet> adapters);
 
-    /// The seed of what is dropped, and the micro-batch that is trained on.
+    /// The seed of dropout, and the current micro-batch.
     [[nodiscard]] DropoutClock& dropout_clock() noexcept { return dropout_clock_; }
     [[nodiscard]] const DropoutClock& dropout_clock() const noexcept { return dropout_clock_; }
 
-    /// For exports and checkpoints; make_ternary() says it.
+    /// For exports and checkpoints; set by make_ternary().
     void set_ternary_modules(TernaryModules modules) { ternary_ = std::move(modules); }
 
     [[nodiscard]] std::int64_t vocabulary_size() const { return config().decoder.vocab_size; }
     [[nodiscard]] std::int64_t max_positions() const { return config().decoder.max_position_embeddings; }
 
-    /// The network as an export writes it: masters (shared, on the device) with the dtypes they were read in, config
-    /// files that keep the unknown fields of those they came from; of one with adapters those alone. Not of one read
-    /// for inference.
+    /// The content of an export: masters (shared, on the device) with their original dtypes, and config files that keep
+    /// unknown fields; with adapters, only the adapters. Not for a network read for inference.
     [[nodiscard]] ModelExport model_export() const { return model_export(std::nullopt); }
-    /// With these ids instead of the config's.
+    /// Uses these ids instead of the config's.
     [[nodiscard]] ModelExport model_export(const std::optional<SpecialTokens>& special) const;
-    /// The config without what does not decide the shape of the weights or what they mean: checkpoints compare it. With
-    /// adapters it says of what shape they are and, by its hash, beside which base.
+    /// The part of the config that decides the shapes and meaning of the weights; checkpoints compare it. With
+    /// adapters: also their shape and the hash of their base.
     [[nodiscard]] std::string canonical_config() const;
 
   private:
@@ -114,34 +112,33 @@ class CausalLm {
     TernaryModules ternary_;
 };
 
-/// What files of the family may leave out of names.
+/// The prefix that names in the family's files may lack.
 [[nodiscard]] NamePrefix names_in_files(const ModelFamily& family);
 
-/// A network of this shape with random weights: normal(0, initializer_range), narrower where the family has it so
-/// (GPT-2's c_proj), biases 0, norms 1, of `seed` alone.
+/// A network of this shape with random weights: normal(0, initializer_range), narrower if the family says so (GPT-2's
+/// c_proj), biases 0, norms 1. They depend on `seed` alone.
 std::unique_ptr<CausalLm> make_causal_lm(ModelConfig config, ComputeDtype dtype, const torch::Device& device,
                                          std::uint64_t seed);
 
-/// What the weights of a folder are read for.
+/// How the weights of a folder are used.
 enum class WeightUse {
-    training,   ///< as masters that learn
-    inference,  ///< in the compute dtype, which is all that is ever held of them; nothing can be trained or exported
-    mapped,     ///< as inference, on a CPU, and not even held: they are the pages of the files, read-only, of which the
-                ///< processes of a machine have one copy. All have to be in the compute dtype there
+    training,   ///< as trainable masters
+    inference,  ///< in the compute dtype only; cannot be trained or exported
+    mapped,     ///< as inference, on a CPU, mapped: read-only pages of the files, which the
+                ///< processes of a machine share. All must have the compute dtype
 };
 
 /// A network of this shape with the weights of `folder`: model.safetensors, or the shards that
-/// model.safetensors.index.json names. Every parameter must be there with its shape, in F32, F16 or BF16; tensors that
-/// do not belong are an error naming them (but those the family ignores, and a head beside a tied one). Files may leave
-/// out the family's optional prefix of names. All of that is
-/// checked before memory for the parameters is allocated. A value that is not finite is an error too. Errors name the
-/// file and the tensor.
+/// model.safetensors.index.json names. Every parameter must be there with its shape, in F32, F16 or BF16. Tensors that
+/// do not belong are an error that names them, except those that the family ignores and a head next to a tied one.
+/// Files may leave out the family's optional prefix of names. All of that is checked before memory is allocated. A
+/// non-finite value is an error too. Errors name the file and the tensor.
 Result<std::unique_ptr<CausalLm>> load_causal_lm(ModelConfig config, const std::filesystem::path& folder,
                                                  ComputeDtype dtype, const torch::Device& device,
                                                  WeightUse use = WeightUse::training);
 
-/// As above on several devices, in their order: each has layers that follow one another, of about as many numbers as
-/// the others' where there are as many layers. What is not for training only.
+/// As above, on several devices in order: each gets consecutive layers with about the same number of parameters. Not
+/// for training.
 Result<std::unique_ptr<CausalLm>> load_causal_lm(ModelConfig config, const std::filesystem::path& folder,
                                                  ComputeDtype dtype, const std::vector<torch::Device>& devices,
                                                  WeightUse use);

@@ -9,7 +9,7 @@ namespace {
 
 using Run = std::function<torch::Tensor(const torch::Tensor&)>;
 
-/// The function, in a form that an autograd context keeps.
+/// The function, in a form that an autograd context can store.
 struct HeldRun final : torch::CustomClassHolder {
     explicit HeldRun(Run held) : run(std::move(held)) {}
     Run run;
@@ -17,7 +17,7 @@ struct HeldRun final : torch::CustomClassHolder {
 
 class Recomputed : public torch::autograd::Function<Recomputed> {
   public:
-    /// libtorch calls it without recording.
+    /// libtorch calls it with recording off.
     static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& input,
                                  const c10::intrusive_ptr<HeldRun>& held) {
         context->save_for_backward({input});
@@ -42,7 +42,7 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
 }  // namespace
 
 torch::Tensor checkpointed(Run run, const torch::Tensor& input) {
-    // autograd visits only what comes of a tensor that needs a gradient.
+    // autograd visits only what depends on a tensor that needs a gradient.
     const torch::Tensor seen = input.requires_grad() ? input : input.detach().requires_grad_(true);
     return Recomputed::apply(seen, c10::make_intrusive<HeldRun>(std::move(run)));
 }

@@ -1,39 +1,8 @@
 #include "models/network/compute_dtype.hpp"
 
-#include <fstream>
-#include <iterator>
-#include <string>
+#include "base/cores.hpp"
 
 namespace distilld::models {
-namespace {
-
-/// Products of bf16 that the processor has instructions for: tiles (AMX), or AVX512-BF16's dot products.
-bool multiplies_bf16(std::string_view cpuinfo) {
-    while (!cpuinfo.empty()) {
-        const std::string_view line = cpuinfo.substr(0, cpuinfo.find('\n'));
-        if (line.starts_with("flags")) {
-            const std::string words = std::string(line) + ' ';
-            const auto has = [&words](const char* flag) { return words.find(flag) != std::string::npos; };
-            return (has(" amx_bf16 ") && has(" amx_tile ")) || has(" avx512_bf16 ");
-        }
-        cpuinfo.remove_prefix(line.size() == cpuinfo.size() ? line.size() : line.size() + 1);
-    }
-    return false;
-}
-
-}  // namespace
-
-const char* to_string(ComputeDtype dtype) noexcept {
-    switch (dtype) {
-        case ComputeDtype::fp32:
-            return "fp32";
-        case ComputeDtype::bf16:
-            return "bf16";
-        case ComputeDtype::fp64:
-            return "fp64";
-    }
-    return "fp32";
-}
 
 torch::ScalarType to_scalar_type(ComputeDtype dtype) noexcept {
     switch (dtype) {
@@ -64,9 +33,7 @@ ComputeDtype resolve_dtype(Dtype wanted, const torch::Device& device, std::strin
 }
 
 ComputeDtype resolve_dtype(Dtype wanted, const torch::Device& device) {
-    std::ifstream file("/proc/cpuinfo");
-    const std::string cpuinfo{std::istreambuf_iterator<char>(file), {}};
-    return resolve_dtype(wanted, device, cpuinfo);
+    return resolve_dtype(wanted, device, cpuinfo());
 }
 
 }  // namespace distilld::models

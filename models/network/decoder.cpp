@@ -51,7 +51,7 @@ class DecoderLayer {
     Dropout dropout_;
 };
 
-/// A device for each group: the one in whose share of all numbers the group's middle falls.
+/// Chooses a device for each group: each device gets an equal share of all numbers, and the group's middle decides.
 std::vector<torch::Device> spread(const std::vector<ParameterGroup>& groups,
                                   const std::vector<torch::Device>& devices) {
     const auto all = static_cast<double>(parameter_count(groups));
@@ -128,7 +128,7 @@ class Decoder final : public CausalLm {
     [[nodiscard]] Parameter& head() override { return head_; }
     [[nodiscard]] torch::Tensor head_weight() const override { return weight_of(head_, to_scalar_type(dtype_)); }
     [[nodiscard]] torch::Tensor project(const torch::Tensor& hidden) const override {
-        const torch::Tensor weight = head_weight();  // a tied one lies where the embedding does
+        const torch::Tensor weight = head_weight();  // a tied weight lies on the embedding's device
         return at::linear(hidden.to(weight.device()), weight);
     }
     [[nodiscard]] std::vector<ParameterGroup>& groups() override { return groups_; }
@@ -148,7 +148,7 @@ class Decoder final : public CausalLm {
     [[nodiscard]] torch::Device group_device(std::size_t group) const override { return devices_.at(group); }
 
   private:
-    /// A matrix with one row a token, or a position.
+    /// A matrix with one row per token or position.
     [[nodiscard]] Parameter& declare_table(ParameterGroup& group, const char* name, std::int64_t rows) const {
         return declare_parameter(group, std::string(name) + ".weight", {rows, config_.decoder.hidden_size},
                                  InitialValues::normal);
@@ -159,7 +159,7 @@ class Decoder final : public CausalLm {
     /// [B, T, H]
     [[nodiscard]] torch::Tensor embedded(const torch::Tensor& input_ids, const DocumentGroups& documents) const {
         const auto type = to_scalar_type(dtype_);
-        // Looking up first and converting after gives the same bits as the other order, and converts fewer numbers.
+        // Converting after the lookup gives the same bits as converting before, and converts fewer numbers.
         auto hidden = look_up(embedding_, input_ids).to(type);
         if (positions_ != nullptr) {
             const auto options = torch::TensorOptions().dtype(torch::kInt64).device(input_ids.device());
@@ -170,7 +170,7 @@ class Decoder final : public CausalLm {
         return embedding_dropout_.forward(hidden);
     }
 
-    /// Undefined where positions are not rotary.
+    /// Undefined if positions are not rotary.
     [[nodiscard]] RotaryPositions::Angles angles_on(const torch::Device& device, std::int64_t columns,
                                                     const DocumentGroups& documents) {
         if (has_learned_positions()) {
@@ -194,14 +194,14 @@ class Decoder final : public CausalLm {
 
     ModelConfig config_;
     ComputeDtype dtype_;
-    std::vector<ParameterGroup> groups_;  // keeps its size: what follows refers into it
+    std::vector<ParameterGroup> groups_;  // keeps its size: later members refer into it
     Parameter& embedding_;
-    Parameter* positions_;  ///< learned ones; nullptr: none
+    Parameter* positions_;  ///< learned positions; nullptr: none
     Dropout embedding_dropout_;
     std::vector<DecoderLayer> layers_;
     Norm final_norm_;
     Parameter& head_;
-    std::vector<torch::Device> devices_;  ///< of each group
+    std::vector<torch::Device> devices_;  ///< one per group
     std::map<std::string, RotaryPositions> rotary_;
     bool recomputes_ = false;
 };

@@ -3,7 +3,8 @@
 #include <charconv>
 #include <string>
 
-#include "models/network/device_name.hpp"
+#include "models/network/compute_dtype.hpp"
+#include "models/network/effective_dtype.hpp"
 
 namespace distilld::models {
 namespace {
@@ -18,7 +19,7 @@ Error refused(std::string_view text, const std::string& why) {
     return invalid_input("/student/device: is \"" + std::string(text) + "\"" + why);
 }
 
-/// The N of "cuda:N", 0 of "cuda"; -1: it is neither.
+/// The N of "cuda:N", 0 for "cuda"; -1 for any other text.
 int cuda_index(std::string_view text) {
     if (!text.starts_with(kCuda)) {
         return -1;
@@ -76,8 +77,20 @@ Result<std::string> device_name(std::string_view text) {
 
 void make_repeatable() {
     at::globalContext().setDeterministicAlgorithms(/*b=*/true, /*warn_only=*/false);
-    // Else every tensor without values is filled with NaN first.
+    // Otherwise libtorch first fills every tensor without values with NaN.
     at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
+
+Result<Dtype> effective_dtype(Dtype wanted, std::string_view device) {
+    const Result<torch::Device> where = resolve_device(device);
+    if (!where) {
+        return where.error();
+    }
+    return resolve_dtype(wanted, *where) == ComputeDtype::bf16 ? Dtype::bf16 : Dtype::fp32;
+}
+
+std::string libtorch_version() {
+    return TORCH_VERSION;
 }
 
 }  // namespace distilld::models

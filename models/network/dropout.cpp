@@ -24,7 +24,7 @@ std::uint64_t drawn(std::uint64_t key, std::uint64_t index) noexcept {
     return mixed(key + (index + 1) * kStep) >> 32U;
 }
 
-/// z >> bits of an unsigned z.
+/// z >> bits for an unsigned z.
 Tensor shifted(const Tensor& z, std::int64_t bits) {
     return torch::bitwise_right_shift(z, bits).bitwise_and_((std::int64_t{1} << (64 - bits)) - 1);
 }

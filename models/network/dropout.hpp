@@ -6,11 +6,11 @@
 #include <optional>
 #include <string_view>
 
-/// Dropout whose masks are a function of numbers, never of the state of a generator: a run that goes on from a
-/// checkpoint, or computes a block twice (gradient checkpointing), draws what it drew before.
+/// Dropout with masks that depend on numbers, never on a generator's state: a resumed run, or one that computes a block
+/// twice (gradient checkpointing), draws the same masks.
 namespace distilld::models {
 
-/// Which micro-batch a network computes; nothing: it is not trained on, and nothing is dropped.
+/// The micro-batch that a network computes; nullopt: not training, no dropout.
 struct DropoutClock {
     std::uint64_t seed = 0;
     std::optional<std::uint64_t> micro_batch;
@@ -34,10 +34,10 @@ class Dropout {
     /// `rate` in [0, 1); `clock` outlives this. Two places of a network have different names.
     Dropout(const DropoutClock& clock, double rate, std::string_view place);
 
-    /// Whether it does anything just now.
+    /// Whether it is active now.
     [[nodiscard]] bool active() const noexcept { return rate_ > 0 && clock_->micro_batch.has_value(); }
 
-    /// `input` with a mask of dropout_mask(). `part` tells tensors apart that come by in one pass.
+    /// Multiplies `input` by a mask of dropout_mask(). `part` distinguishes several tensors in one pass.
     [[nodiscard]] torch::Tensor forward(const torch::Tensor& input, std::uint64_t part = 0) const;
 
   private:
@@ -54,10 +54,10 @@ class Dropout {
 
 /// Zeros with probability `rate` in [0, 1), else 1 / (1 − rate), in the shape, dtype and on the device of `like`.
 /// Element i (row-major) is a function of key and i, the same on every device: the upper half of SplitMix64's output
-/// number i (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014) against rate · 2³².
+/// number i (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014) is compared with rate · 2³².
 [[nodiscard]] torch::Tensor dropout_mask(const torch::Tensor& like, double rate, std::uint64_t key);
 
-/// The numbers that dropout_mask() draws for another device than the CPU, of 32 bits, as int64.
+/// The 32-bit numbers of dropout_mask() for devices other than the CPU, as int64.
 [[nodiscard]] torch::Tensor drawn_by_tensors(std::int64_t count, std::uint64_t key, const torch::Device& device);
 
 }  // namespace distilld::models

@@ -22,8 +22,7 @@ class LookedUp : public torch::autograd::Function<LookedUp> {
     }
 
   private:
-    /// Rows of one id are summed first and added to .grad as one, as they would be if they came in a tensor of their
-    /// own.
+    /// Sums the rows of each id first and adds them to .grad as one, as if they were a gradient tensor of their own.
     static void add_rows(const Tensor& table, const Tensor& ids, const Tensor& rows) {
         const torch::NoGradGuard no_grad;
         if (!table.device().is_cpu()) {
@@ -40,8 +39,8 @@ class LookedUp : public torch::autograd::Function<LookedUp> {
         }
     }
 
-    /// How many ids differ only the device knows, and nobody waits to hear it. Sorts the ids and adds their rows in the
-    /// order in which they come, so that the bits are the same each time.
+    /// Does not wait for the number of distinct ids, which only the device knows. Sorts the ids and adds their rows in
+    /// the order of arrival, so that the bits are the same each time.
     static void add_rows_on_device(const Tensor& table, const Tensor& ids, const Tensor& rows) {
         Tensor& total = table.mutable_grad();
         if (!total.defined()) {

@@ -6,10 +6,9 @@
 
 namespace distilld::models {
 
-/// The rows of `table` [V, H] that `ids` (int64, any shape) name: [..., H] in the table's dtype. Where the table
-/// learns, backward adds the gradients of the rows that were looked up to its .grad by index: no [V, H] tensor is made,
-/// and none passed over, but the one that collects a step's gradients. Bits of .grad are those of at::embedding's
-/// backward, but for the sign of zeros.
+/// The rows of `table` [V, H] that `ids` (int64, any shape) name: [..., H] in the table's dtype. If the table is
+/// trained, backward adds the gradients of the used rows to its .grad by index, so .grad is the only [V, H] tensor. The
+/// bits of .grad equal those of at::embedding's backward except for the sign of zeros.
 [[nodiscard]] torch::Tensor look_up(const Parameter& table, const torch::Tensor& ids);
 
 }  // namespace distilld::models

@@ -12,16 +12,16 @@
 
 namespace distilld::models {
 
-/// Where the parts of a layer are declared, and as what. Valid for a constructor.
+/// The place and the names under which the parts of a layer are declared. Valid during a constructor.
 struct LayerPlace {
     ParameterGroup& group;
     const DecoderConfig& config;
     const DecoderNames& names;
     const DropoutClock& clock;  ///< outlives the parts
-    std::int64_t number = 0;    ///< of the layer, from 0
-    std::string prefix;         ///< of all names in it
+    std::int64_t number = 0;    ///< the layer's number, from 0
+    std::string prefix;         ///< prefix of all names in the layer
 
-    /// Of a projection back into the residual stream.
+    /// The form of a projection back into the residual stream.
     [[nodiscard]] LinearForm into_stream(bool bias) const {
         const double layers = static_cast<double>(config.num_hidden_layers);
         const double scale = config.scaled_residual_init ? 1.0 / std::sqrt(2.0 * layers) : 1.0;

@@ -13,15 +13,15 @@ namespace distilld::models {
 
 class LoraAdapter;
 
-/// What a linear module is, beside its sizes.
+/// Properties of a linear module other than its sizes.
 struct LinearForm {
     bool bias = false;
-    bool transposed = false;     ///< the weight is [inputs, outputs], as transformers' Conv1D has it
-    double initial_scale = 1.0;  ///< of the deviation of its weight's first values
+    bool transposed = false;     ///< the weight is [inputs, outputs], as in transformers' Conv1D
+    double initial_scale = 1.0;  ///< scale of the standard deviation of its initial weights
 };
 
-/// y = x·Wᵀ + b, in the dtype of x, and what an adapter adds to it; or, as BitNet b1.58 has it (ternary.hpp), with W of
-/// three values and x of 8 bits.
+/// y = x·Wᵀ + b in the dtype of x, plus the output of an adapter if there is one; or, as in BitNet b1.58 (ternary.hpp),
+/// with ternary W and 8-bit x.
 class Linear {
   public:
     /// Declares `name`.weight [outputs, inputs] and, with a bias, `name`.bias [outputs] in `group`.
@@ -36,10 +36,10 @@ class Linear {
     /// `input` [.., inputs] -> [.., outputs].
     [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) const;
 
-    /// From now on forward adds what the adapter makes of the input.
+    /// From now on, forward adds the adapter's output.
     void adapt(std::unique_ptr<const LoraAdapter> adapter);
 
-    /// From now on forward rounds weight and input. Of a module that learns and is not transposed.
+    /// From now on, forward rounds weight and input. For a trained module that is not transposed.
     void make_ternary() noexcept { ternary_ = true; }
 
     /// Without ".weight".
@@ -62,7 +62,7 @@ class Linear {
 /// A linear module of a network, and the index of the group that its parameters are in.
 struct LinearModule {
     std::size_t group = 0;
-    Linear* linear = nullptr;  ///< the network's; valid as long as that
+    Linear* linear = nullptr;  ///< the network's; valid while the network is
 };
 
 }  // namespace distilld::models

@@ -10,7 +10,7 @@
 #include "base/join.hpp"
 #include "models/families/module_names.hpp"
 #include "models/network/causal_lm.hpp"
-#include "models/weights/finite.hpp"
+#include "models/network/parameter.hpp"
 #include "models/weights/safetensors.hpp"
 
 namespace distilld::models {
@@ -28,7 +28,7 @@ bool is_adapter(const Parameter& parameter) {
     return parameter.trainable;
 }
 
-/// Everything about the tensors of the file but their values.
+/// Checks everything about the file's tensors except their values.
 Result<void> check_adapters(const SafetensorsFile& file, const std::vector<ParameterGroup>& groups) {
     const std::string where = file.path().string();
     std::set<std::string> expected;

@@ -13,21 +13,21 @@
 #include "models/network/linear.hpp"
 #include "models/network/parameter.hpp"
 #include "models/weights/adapter_export.hpp"
-#include "pipeline/core/job_spec.hpp"
+#include "pipeline/core/spec_sections.hpp"
 
-/// Low-rank adapters (Hu et al. 2021, arXiv 2106.09685) as PEFT 0.10 and later have them.
+/// Low-rank adapters (Hu et al. 2021, arXiv 2106.09685) as in PEFT 0.10 and later.
 namespace distilld::models {
 
 class CausalLm;
 
-/// Of one linear module: alpha / r · B·A·dropout(x) is added to what it makes of x. A [r, inputs] and B [outputs, r]
-/// are fp32 masters; arithmetic is in the dtype of x.
+/// The adapter of one linear module: alpha / r · B·A·dropout(x) is added to its output. A [r, inputs] and B [outputs,
+/// r] are fp32 masters; arithmetic is in the dtype of x.
 class LoraAdapter {
   public:
     /// Declares both in `group`, under PEFT's names ("base_model.model.…q_proj.lora_A.weight"). `clock` outlives this.
     LoraAdapter(ParameterGroup& group, const Linear& module, const LoraSpec& spec, const DropoutClock& clock);
 
-    /// `output` [.., outputs], what the module makes of `input` [.., inputs] -> their sum.
+    /// `output` [.., outputs] of the module for `input` [.., inputs] -> output plus adapter.
     [[nodiscard]] torch::Tensor add_to(const torch::Tensor& output, const torch::Tensor& input) const;
 
     [[nodiscard]] Parameter& a() const noexcept { return *a_; }
@@ -40,23 +40,22 @@ class LoraAdapter {
     Dropout dropout_;
 };
 
-/// What all adapters of a network have in common.
+/// All adapters of a network.
 struct AdapterSet {
-    LoraSpec spec;  ///< target_modules: what they come to, sorted
+    LoraSpec spec;  ///< effective target_modules, sorted
     std::uint64_t seed = 0;
     AdapterExport files;  ///< without the parameters
 };
 
-/// Declares adapters, without memory, for the modules of the network that spec.target_modules names; all its linear
-/// modules, if it names none. The network's own parameters are frozen. The error names /student/lora/target_modules and
-/// says which modules there are.
+/// Declares adapters, without memory, for the modules of spec.target_modules, or for all linear modules if it is empty.
+/// The network's own parameters are frozen. The error names /student/lora/target_modules and lists the modules.
 Result<void> declare_adapters(CausalLm& network, const LoraSpec& spec, std::uint64_t seed);
 
-/// Gives the adapters memory and PEFT's first values: A uniform in ±1/√inputs (kaiming_uniform with a = √5), B 0. Each
-/// is drawn from the seed and its name, so that it does not depend on which others there are.
+/// Allocates the adapters and sets PEFT's initial values: A uniform in ±1/√inputs (kaiming_uniform with a = √5), B 0.
+/// Each is drawn from the seed and its name, independently of the others.
 void initialize_adapters(CausalLm& network);
 
-/// Reads adapter_model.safetensors of `folder` into adapters that have memory. Every adapter must be there with its
+/// Reads adapter_model.safetensors of `folder` into allocated adapters. The file must hold every adapter with its
 /// shape, in F32, F16 or BF16, and nothing else. Errors name the file and the tensor.
 Result<void> read_adapters(CausalLm& network, const std::filesystem::path& folder);
 

@@ -14,7 +14,7 @@ namespace distilld::models {
 /// Feed-forward network: gated, down(act(gate(x)) · up(x)) (SwiGLU with silu, arXiv 2002.05202), or down(act(up(x))).
 class Mlp {
   public:
-    /// Declares gate (where there is one), up and down projection.
+    /// Declares the gate (if there is one), up and down projections.
     explicit Mlp(const LayerPlace& place);
 
     /// `input` [.., H] -> [.., H].

@@ -41,7 +41,7 @@ class LayerNorm {
     double epsilon_;
 };
 
-/// The norm of the residual stream, of whichever kind the family has.
+/// The norm of the residual stream; the family decides its kind.
 class Norm {
   public:
     Norm(ParameterGroup& group, const std::string& name, const DecoderConfig& config);

@@ -1,6 +1,7 @@
 #include "models/network/parameter.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <cmath>
 
 #include <utility>
 
@@ -80,6 +81,16 @@ std::vector<Parameter> all_parameters(std::span<const ParameterGroup> groups) {
         all.insert(all.end(), group.parameters.begin(), group.parameters.end());
     }
     return all;
+}
+
+bool all_finite(const torch::Tensor& tensor) {
+    if (tensor.numel() == 0) {
+        return true;
+    }
+    // Both extremes are NaN if any element is.
+    const torch::NoGradGuard no_grad;
+    const auto [least, largest] = torch::aminmax(tensor.detach());
+    return std::isfinite(least.item<double>()) && std::isfinite(largest.item<double>());
 }
 
 }  // namespace distilld::models

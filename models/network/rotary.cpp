@@ -10,8 +10,7 @@
 namespace distilld::models {
 namespace {
 
-/// 1 / wavelength for each pair of dimensions, and what cos and sin are multiplied by; as transformers computes them,
-/// in fp32.
+/// 1 / wavelength for each pair of dimensions, and the factor of cos and sin; computed in fp32, as in transformers.
 struct Frequencies {
     torch::Tensor inverse;  ///< [head_dim / 2]
     double attention_factor = 1.0;
@@ -21,7 +20,7 @@ Frequencies scaled(const LinearRopeScaling& scaling, const torch::Tensor& wavele
     return {torch::reciprocal(wavelengths) / scaling.factor};
 }
 
-/// Long wavelengths are stretched by `factor`, short ones kept, those between interpolated.
+/// Stretches long wavelengths by `factor`, keeps short ones and interpolates those between.
 Frequencies scaled(const Llama3RopeScaling& scaling, const torch::Tensor& wavelengths, const DecoderConfig&) {
     const auto plain = torch::reciprocal(wavelengths);
     const auto old_length = static_cast<double>(scaling.original_max_position_embeddings);
@@ -52,15 +51,15 @@ double attention_factor(const YarnRopeScaling& scaling) {
     return yarn_attention(scaling.factor, 1.0);
 }
 
-/// Dimensions that turn more than beta_fast times within the old length are kept, those that turn less than beta_slow
-/// times are stretched, those between interpolated (arXiv 2309.00071, eq. 23).
+/// Keeps dimensions that turn more than beta_fast times within the old length, stretches those that turn less than
+/// beta_slow times, and interpolates those between (arXiv 2309.00071, eq. 23).
 Frequencies scaled(const YarnRopeScaling& scaling, const torch::Tensor& wavelengths, const DecoderConfig& config) {
     const auto size = static_cast<double>(config.head_dim);
     const auto old_length = static_cast<double>(scaling.original_max_position_embeddings);
     const auto dimension_of = [&](double turns) {
         return size * std::log(old_length / (turns * 2.0 * std::numbers::pi)) / (2.0 * std::log(config.rope_theta));
     };
-    // As transformers, which takes 0 for absent.
+    // As in transformers, which treats 0 as absent.
     const auto turns_of = [](const std::optional<double>& given, double otherwise) {
         return given && *given != 0 ? *given : otherwise;
     };
@@ -105,9 +104,9 @@ RotaryPositions::RotaryPositions(const DecoderConfig& config, torch::ScalarType 
 RotaryPositions::Angles RotaryPositions::angles(std::int64_t columns) {
     if (!kept_.cos.defined() || kept_.cos.size(0) < columns) {
         const torch::NoGradGuard no_grad;
-        // Kept beyond this call: made in inference mode, they could not serve a training step later.
+        // Kept beyond this call: tables made in inference mode could not serve a later training step.
         const c10::InferenceMode normal_mode(false);
-        // In blocks, so that how long the first rows happened to be decides no bit.
+        // In blocks, so that no bit depends on the length of the first rows.
         constexpr std::int64_t kBlock = 1024;
         std::vector<torch::Tensor> cosines;
         std::vector<torch::Tensor> sines;

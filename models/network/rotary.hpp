@@ -9,8 +9,8 @@
 
 namespace distilld::models {
 
-/// Rotary positions (arXiv 2104.09864): the angles of each position and pair of dimensions. Computed in fp32 whatever
-/// the compute dtype, as transformers does, and kept for the longest row seen.
+/// Rotary positions (arXiv 2104.09864): the angles of each position and pair of dimensions. Computed in fp32 for every
+/// compute dtype, as transformers does, and kept for the longest row seen.
 class RotaryPositions {
   public:
     RotaryPositions(const DecoderConfig& config, torch::ScalarType type, const torch::Device& device);
@@ -19,9 +19,9 @@ class RotaryPositions {
         torch::Tensor cos;  ///< [T, head_dim / 2], compute dtype
         torch::Tensor sin;
     };
-    /// Of positions 0 … columns − 1.
+    /// For positions 0 … columns − 1.
     [[nodiscard]] Angles angles(std::int64_t columns);
-    /// Of the positions of these documents, of each from 0 on.
+    /// For the positions of these documents, each counted from 0.
     [[nodiscard]] Angles angles(const DocumentGroups& documents);
 
     /// Rotates the pairs (i, i + D/2) of `input` [B, heads, T, D].

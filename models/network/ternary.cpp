@@ -8,9 +8,9 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-constexpr double kLeast = 1e-5;  // of what is divided by
+constexpr double kLeast = 1e-5;  // lower bound of divisors
 
-/// An operation whose derivative counts as one. autograd converts the gradient's dtype.
+/// An operation with derivative 1. autograd converts the gradient's dtype.
 struct TernaryRounding : Function<TernaryRounding> {
     static Tensor forward(AutogradContext* /*context*/, const Tensor& weight, torch::ScalarType type) {
         const auto [values, scale] = ternary_weight(weight);

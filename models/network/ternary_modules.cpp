@@ -24,8 +24,9 @@ Result<void> make_ternary(CausalLm& network, const std::vector<std::string>& wan
             continue;
         }
         if (linear->transposed()) {
-            return invalid_input("/student/quantization: is \"ternary\", but " + linear->name() +
-                                 " has its weight as [inputs, outputs] (Conv1D), which the BitNet format has not");
+            return invalid_input(
+                "/student/quantization: is \"ternary\", but " + linear->name() +
+                " has its weight as [inputs, outputs] (Conv1D), which the BitNet format does not support");
         }
         if (linear->outputs() % kRowsAByte != 0) {
             return invalid_input(std::string(pointer) + ": " + linear->name() + " has " +

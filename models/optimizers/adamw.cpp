@@ -29,7 +29,7 @@ class AdamW final : public UpdateRule {
     }
 
   private:
-    /// Moments alone: p −= 0·… would turn −0.0 into +0.0.
+    /// Only the moments: p −= 0·… would turn −0.0 into +0.0.
     void move_moments(OptimizerSlot& slot, double clip) const {
         const Tensor gradient = slot.parameter.grad();
         const Tensor scaled = clip == 1.0 ? gradient : gradient * clip;
@@ -61,7 +61,7 @@ class AdamW final : public UpdateRule {
         if (parameters.empty()) {
             return;
         }
-        // The kernel divides gradients by grad_scale; 1 / clip makes that the clipping, without a pass of its own.
+        // The kernel divides gradients by grad_scale, so 1 / clip clips them without a separate pass.
         at::_fused_adamw_(parameters, gradients, exp_avgs, exp_avg_sqs, {}, steps, numbers.learning_rate,
                           options_.beta1, options_.beta2, decays ? options_.weight_decay : 0.0, options_.epsilon, false,
                           false, scale);

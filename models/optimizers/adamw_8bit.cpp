@@ -19,19 +19,19 @@ using torch::Tensor;
 
 constexpr std::int64_t kMinBlocksOfPart = 1 << 12;  ///< so that a thread has at least a million numbers
 
-/// What a step's update is for every number.
+/// Factors of one update, the same for every number.
 struct Factors {
     float clip = 1;
     float beta1 = 0;
     float beta2 = 0;
-    float keep = 1;   ///< what is left of a weight that decays
+    float keep = 1;   ///< factor of a weight that decays
     float rate = 0;   ///< lr / (1 − β1^t)
     float root2 = 1;  ///< √(1 − β2^t)
     float epsilon = 0;
     bool moves = true;
 };
 
-/// The tensors of a slot by what they are.
+/// The tensors of a slot by their role.
 struct QuantizedMoments {
     Tensor codes1, absmax1, codes2, absmax2;
 };
@@ -56,7 +56,7 @@ class AdamW8bit final : public UpdateRule {
         const auto blocks = (master.numel() + kQuantizedBlock - 1) / kQuantizedBlock;
         const auto codes = torch::TensorOptions().dtype(torch::kUInt8).device(master.device());
         const auto scales = torch::TensorOptions().dtype(torch::kFloat).device(master.device());
-        // A scale of 0 makes every code 0.
+        // With a scale of 0, every code means 0.
         return {{"exp_avg", torch::zeros(master.sizes(), codes)},
                 {"exp_avg_absmax", torch::zeros({blocks}, scales)},
                 {"exp_avg_sq", torch::zeros(master.sizes(), codes)},
@@ -117,7 +117,7 @@ class AdamW8bit final : public UpdateRule {
                      });
     }
 
-    /// The same by tensor operations, for devices whose memory is not ours to read.
+    /// The same in tensor operations, for devices with memory that the host cannot read.
     void update_on_device(OptimizerSlot& slot, const Factors& factors) const {
         const QuantizedMoments moments = moments_of(slot);
         const Tensor gradient = slot.parameter.grad() * factors.clip;
@@ -149,7 +149,7 @@ class AdamW8bit final : public UpdateRule {
         Tensor values1, middles1, values2, middles2;
     };
 
-    /// Copied there once: the host waits for each copy.
+    /// Copied to the device only once, because the host waits for each copy.
     const DeviceMaps& maps_on(const torch::Device& device) const {
         const auto there = maps_.find(device.str());
         if (there != maps_.end()) {
@@ -192,7 +192,7 @@ class AdamW8bit final : public UpdateRule {
         block.scale2 = max2;
     }
 
-    /// [blocks, kQuantizedBlock], what lies behind the last number 0.
+    /// [blocks, kQuantizedBlock], padded with 0.
     static Tensor in_blocks(const Tensor& tensor) {
         const std::int64_t blocks = (tensor.numel() + kQuantizedBlock - 1) / kQuantizedBlock;
         return at::constant_pad_nd(tensor.flatten(), {0, blocks * kQuantizedBlock - tensor.numel()})
@@ -220,7 +220,7 @@ class AdamW8bit final : public UpdateRule {
     std::unique_ptr<UpdateRule> whole_;
     DynamicMap signed_{true};
     DynamicMap unsigned_{false};
-    mutable std::map<std::string, DeviceMaps> maps_;  // by device; what lies there never changes
+    mutable std::map<std::string, DeviceMaps> maps_;  // by device; entries never change
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ std::vector<float> map_values(bool is_signed) {
     for (int decade = 0; decade < kDecades; ++decade) {
         const double scale = std::pow(10.0, decade - (kDecades - 1));
         const int count = 1 << (is_signed ? decade : decade + 1);
-        // Of each of `count` equal parts of [0.1, 1] the middle.
+        // The middle of each of `count` equal parts of [0.1, 1].
         for (int part = 0; part < count; ++part) {
             const double middle = 0.1 + 0.9 * (part + 0.5) / count;
             values.push_back(static_cast<float>(scale * middle));
@@ -42,7 +42,7 @@ DynamicMap::DynamicMap(bool is_signed) {
     for (std::size_t half = 0; half < first_[0].size(); ++half) {
         const auto magnitude = std::bit_cast<float>(static_cast<std::uint32_t>(half << 16U));
         first_[0][half] = nearest(magnitude);
-        // Downwards from the least number that begins with these bits: the code only gets smaller.
+        // The search goes down from the smallest magnitude that begins with these bits: the code only gets smaller.
         first_[1][half] = nearest(-magnitude);
     }
 }
@@ -64,7 +64,7 @@ std::uint8_t DynamicMap::code(float number) const noexcept {
             ++found;
         }
     }
-    // Only what is next to 0 rounds to a value without its sign.
+    // Only numbers next to 0 can round to 0 and lose their sign.
     if (negative && values_[found] == 0.0F && found > 0) {
         --found;
     }

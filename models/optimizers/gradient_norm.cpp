@@ -12,12 +12,12 @@ namespace {
 
 using torch::Tensor;
 
-constexpr std::int64_t kBlock = 1 << 15;  ///< elements whose squares are added by one thread
-constexpr std::int64_t kRun = 1 << 10;    ///< of these, added in lanes before they go to fp64
+constexpr std::int64_t kBlock = 1 << 15;  ///< elements; one thread adds the squares of a block
+constexpr std::int64_t kRun = 1 << 10;    ///< elements of a block, added in lanes before they go to fp64
 constexpr std::size_t kLanes = 16;
 constexpr std::int64_t kMinPart = 64;  ///< blocks, so that a thread has at least 2 million elements
 
-/// Sixteen partial sums of at most 64 squares each, then fp64: as exact as needed and as fast as memory.
+/// Sixteen partial sums of at most 64 squares each, then fp64: exact enough, and as fast as memory.
 template <class T>
 double block_sum(const T* data, std::int64_t count) {
     double total = 0;

@@ -46,7 +46,7 @@ Tensor LayeredOptimizer::gradient_norm_scalar() const {
 
 void LayeredOptimizer::finish_step(double learning_rate, double clip_coefficient) {
     apply_all();
-    // Counting it would shrink the bias correction of the steps that follow.
+    // Counting such a step would shrink the bias correction of the following steps.
     if (gradients().empty()) {
         return;
     }

@@ -15,15 +15,15 @@
 
 namespace distilld::models {
 
-/// When the updates of a step run. The bits are the same: each tensor's update is one call with the same inputs.
+/// When a step's updates run. Both modes give the same bits: each tensor's update is one call with the same inputs.
 enum class UpdateMode {
     serial,  ///< all in finish_step()
-    lazy,    ///< each group's by apply(), called just before that group's next use
+    lazy,    ///< each group in apply(), called just before that group's next use
 };
 
 /// Steps of an update rule over the trainable parameters of some groups, group by group. Gradients are the masters'
-/// .grad, dropped as soon as used. A parameter without a gradient is left alone, its state included. Everything on the
-/// compute thread.
+/// .grad, which are dropped as soon as they are used. A parameter without a gradient and its state do not change.
+/// Everything runs on the compute thread.
 class LayeredOptimizer {
   public:
     /// Shares the tensors of `groups`.
@@ -31,31 +31,31 @@ class LayeredOptimizer {
 
     /// l2_norm() of all gradients. Only when no update is pending.
     [[nodiscard]] double gradient_norm() const;
-    /// l2_norm_scalar() of them.
+    /// l2_norm_scalar() of all gradients.
     [[nodiscard]] torch::Tensor gradient_norm_scalar() const;
 
-    /// Closes a step: gradients × `clip_coefficient` (1 = none) go into an update with `learning_rate`, at once or left
-    /// pending per group. Updates still pending of the step before are applied first. With learning rate 0 the
-    /// parameters keep their very bits; the state moves. Without a single gradient (no position of the step carried a
-    /// target) it is no step: nothing moves or decays, and steps() stays.
+    /// Closes a step: gradients × `clip_coefficient` (1 = none) become an update with `learning_rate`, at once or
+    /// pending per group. Applies pending updates of the previous step first. With learning rate 0, the parameters keep
+    /// their bits and the state changes. Without any gradient (no position of the step had a target), nothing changes
+    /// or decays, and steps() stays.
     void finish_step(double learning_rate, double clip_coefficient);
 
-    /// Forgets the gradients of a step that is skipped. Only when no update is pending.
+    /// Drops the gradients of a skipped step. Only when no update is pending.
     void drop_gradients();
 
-    /// Applies what is pending for this group; false when nothing is.
+    /// Applies the group's pending update; false if there is none.
     bool apply(std::size_t group);
-    /// The first pending group in forward order; false when none is pending.
+    /// Applies the first pending group's update in forward order; false if none is pending.
     bool apply_next();
     void apply_all();
     [[nodiscard]] bool pending() const noexcept { return pending_count_ > 0; }
 
-    /// Steps finished that had gradients, t of the next one less 1.
+    /// Finished steps with gradients: t of the next step minus 1.
     [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
-    /// The rule's state by name, "exp_avg.<parameter>" for one. Shares memory.
+    /// The rule's state by name, for example "exp_avg.<parameter>". Shares memory.
     [[nodiscard]] NamedTensors state() const;
-    /// After the tensors of state() were overwritten: sets the step count, forgets gradients and pending updates.
+    /// After the tensors of state() were overwritten: sets the step count and drops gradients and pending updates.
     void reset(std::uint64_t steps);
 
   private:

@@ -18,7 +18,7 @@ class Sgd final : public UpdateRule {
 
     void update(std::span<OptimizerSlot* const> slots, const UpdateNumbers& numbers) const override {
         for (OptimizerSlot* slot : slots) {
-            // The gradient is dropped after the step, so it may change.
+            // The gradient is dropped after the step, so it may be changed.
             Tensor direction = slot->parameter.grad();
             if (numbers.clip_coefficient != 1.0) {
                 direction.mul_(numbers.clip_coefficient);

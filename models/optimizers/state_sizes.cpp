@@ -8,7 +8,7 @@ std::uint64_t optimizer_state_bytes(const TrainingSpec& training, std::uint64_t 
         case OptimizerKind::adamw:
             return 2 * kFloat * numbers;
         case OptimizerKind::adamw_8bit: {
-            const std::uint64_t coded = numbers - exact;  // two codes of a byte, and two scales per block
+            const std::uint64_t coded = numbers - exact;  // two one-byte codes per number, two scales per block
             return 2 * kFloat * exact + 2 * (coded + kFloat * (coded / kQuantizedBlock));
         }
         case OptimizerKind::sgd:

@@ -34,7 +34,7 @@ OptimizerOptions optimizer_options(const TrainingSpec& training) {
 std::unique_ptr<UpdateRule> make_update_rule(const OptimizerOptions& options) {
     const auto* row = std::ranges::find(kRules, options.kind, &RuleRow::kind);
     if (row == std::end(kRules)) {
-        throw std::logic_error("an optimizer without a rule");
+        throw std::logic_error("an optimizer without an update rule");
     }
     return row->make(options);
 }
@@ -49,7 +49,7 @@ std::uint64_t training_bytes(std::span<const ParameterGroup> groups, const Optim
                 bytes += static_cast<std::uint64_t>(parameter.held().numel()) * c10::elementSize(compute);
                 continue;
             }
-            // No memory: only what it would take is asked.
+            // On the meta device: only the sizes are needed.
             const auto nowhere = torch::TensorOptions().dtype(master).device(torch::kMeta);
             parameter.master = torch::empty(parameter.held().sizes(), nowhere);
             bytes += 2 * parameter.master.nbytes();

@@ -17,7 +17,7 @@ std::uint32_t local_threads_for(std::uint32_t wanted, std::uint32_t cores) noexc
 
 LoadTeacherModel local_model_loader(std::string student_device) {
     return [device = std::move(student_device)](const TeacherSpec& spec, bool with_head) {
-        // Asking makes the process's number this thread's, as its first tensor operation would.
+        // The query also sets this thread's number to the process's, as its first tensor operation would.
         const int of_process = at::get_num_threads();
         TeacherEngineOptions options;
         options.dtype = spec.dtype;
@@ -26,7 +26,7 @@ LoadTeacherModel local_model_loader(std::string student_device) {
         options.placement = spec.placement;
         options.with_head = with_head;
         auto engine = load_teacher_engine(spec.model_dir, options);
-        // What was set last is also what threads get that have computed nothing yet, and they are the student's.
+        // The number set last also applies to threads that have not computed yet: the student's.
         std::thread([of_process] { at::set_num_threads(of_process); }).join();
         return engine;
     };

@@ -14,10 +14,9 @@
 #include "pipeline/async/condition.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/target_rows.hpp"
-#include "pipeline/teacher/endpoint_probe.hpp"
-#include "pipeline/teacher/probe_checks.hpp"
-#include "pipeline/teacher/probe_tokens.hpp"
-#include "pipeline/teacher/teacher_fingerprint.hpp"
+#include "pipeline/teacher/probe/endpoint_probe.hpp"
+#include "pipeline/teacher/probe/probe_checks.hpp"
+#include "pipeline/teacher/probe/teacher_fingerprint.hpp"
 #include "pipeline/teacher/teacher_head.hpp"
 
 namespace distilld::models {
@@ -29,7 +28,7 @@ namespace {
 constexpr const char* kField = "/teacher/model_dir";
 constexpr const char* kRowLength = "/dataset/sequence_length";
 
-/// libtorch appends where in its source it was.
+/// Drops the position in libtorch's source that libtorch appends.
 std::string first_line(std::string text) {
     text.resize(std::min(text.find('\n'), text.size()));
     return text;
@@ -40,21 +39,21 @@ std::invoke_result_t<Function&> guarded(const char* what, Function function) {
     try {
         return function();
     } catch (const std::bad_alloc&) {
-        return Error{ErrorKind::internal, std::string(what) + ": the memory does not suffice"};
+        return Error{ErrorKind::internal, std::string(what) + ": not enough memory"};
     } catch (const std::exception& error) {
         return Error{ErrorKind::internal, std::string(what) + ": " + first_line(error.what())};
     }
 }
 
-/// One micro-batch, from the fetch to the thread and back.
+/// One micro-batch, from fetch() to the thread and back.
 struct Question {
     Question(const asio::any_io_executor& io, std::shared_ptr<const TokenBatch> asked)
         : tokens(std::move(asked)), changed(io) {}
 
     std::shared_ptr<const TokenBatch> tokens;
-    std::atomic<bool> dropped{false};  ///< nobody waits any more; read by the thread that computes
+    std::atomic<bool> dropped{false};  ///< fetch() no longer waits; read by the computing thread
     ScoreRequest request;
-    std::optional<Result<ScoreResult>> result;  ///< the thread's until `done`
+    std::optional<Result<ScoreResult>> result;  ///< belongs to the thread until `done`
     bool done = false;
     Condition changed;
 };
@@ -122,7 +121,7 @@ class LocalTeacher final : public TeacherSource {
     void close() override { let_go(); }
 
   private:
-    /// Checks what was computed where answers are decoded.
+    /// Checks the result on the thread that decodes answers.
     class Checked final : public EncodedAnswer::Decoder {
       public:
         Checked(const LocalTeacher& teacher, std::shared_ptr<Question> question)
@@ -143,7 +142,7 @@ class LocalTeacher final : public TeacherSource {
         std::shared_ptr<Question> question_;
     };
 
-    /// With the field that it is about. What is wrong with a file begins with its path.
+    /// Adds the field in question. A message about a file begins with the file's path.
     [[nodiscard]] std::string explained(const std::string& what) const {
         if (what.starts_with("/teacher/placement: ") || what.starts_with(kRowLength)) {
             return what;
@@ -159,7 +158,7 @@ class LocalTeacher final : public TeacherSource {
         asio::post(thread_, [this] { scorer_.reset(); });
     }
 
-    // What follows runs on thread_.
+    // The following functions run on thread_.
 
     void answer(const std::shared_ptr<Question>& question) {
         if (question->dropped) {
@@ -214,7 +213,7 @@ class LocalTeacher final : public TeacherSource {
         return scored_targets(request, std::move(*result), model_);
     }
 
-    /// The probe's tokens, as every teacher is asked for them.
+    /// Scores the probe's tokens, the same as for every other teacher.
     Result<TeacherInfo> try_out() {
         const auto tokens = probe_tokens(vocabulary_, 1);
         const Result<TeacherTargets> first = ask(*tokens);
@@ -249,7 +248,7 @@ class LocalTeacher final : public TeacherSource {
             }
             info.fingerprint = teacher_fingerprint(*logits);
         }
-        model_.head = {};  // the student has it by then
+        model_.head = {};  // the student has it by now
         return info;
     }
 
@@ -268,8 +267,8 @@ class LocalTeacher final : public TeacherSource {
     TeacherSpec spec_;
     LoadTeacherModel load_;
     LocalTeacherOptions options_;
-    // Of the probe; not changed afterwards.
-    std::uint32_t vocabulary_ = 0;  ///< the student's
+    // Set by the probe; constant afterwards.
+    std::uint32_t vocabulary_ = 0;  ///< the student's vocabulary
     ServedModel model_;
     ScoreRequest::Mode mode_ = ScoreRequest::Mode::topk;
     std::uint32_t top_k_ = 0;

@@ -1,10 +1,10 @@
 #include "models/serving/make_served_head.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 
+#include "base/safetensors_header.hpp"
 #include "base/sha256.hpp"
 
 namespace distilld::models {
@@ -12,7 +12,7 @@ namespace {
 
 using torch::Tensor;
 
-/// Rows that are looked at together: 16 MiB in fp32.
+/// Elements that are processed together: 16 MiB in fp32.
 constexpr std::int64_t kChunkElements = std::int64_t{4} << 20;
 
 template <class Chunk>
@@ -45,7 +45,7 @@ torch::ScalarType smallest_type(const Tensor& weight) {
     return torch::kFloat;
 }
 
-/// On the CPU in `type`, row by row in memory; converted in pieces, so that no third copy of the whole exists.
+/// A contiguous CPU tensor of `type`; converts in pieces, so that no third copy of the whole exists.
 Tensor host_tensor(const Tensor& weight, torch::ScalarType type) {
     if (weight.is_cpu() && weight.scalar_type() == type) {
         return weight.contiguous();
@@ -65,19 +65,6 @@ std::string name_of(torch::ScalarType type) {
     return type == torch::kBFloat16 ? "BF16" : "F16";
 }
 
-/// https://huggingface.co/docs/safetensors: the header's length as a little-endian u64, the header, padded with spaces
-/// so that the data is aligned.
-std::string safetensors_prefix(const ServedHead& head, std::int64_t rows, std::int64_t columns) {
-    std::string header = R"({"__metadata__":{"format":"pt"},"lm_head.weight":{"dtype":")" + head.dtype +
-                         R"(","shape":[)" + std::to_string(rows) + "," + std::to_string(columns) +
-                         R"(],"data_offsets":[0,)" + std::to_string(head.values.size()) + "]}}";
-    header.resize((header.size() + 7) / 8 * 8, ' ');
-    const std::uint64_t length = header.size();
-    std::string prefix(sizeof length, '\0');
-    std::memcpy(prefix.data(), &length, sizeof length);
-    return prefix + header;
-}
-
 }  // namespace
 
 ServedHead make_served_head(const Tensor& weight) {
@@ -89,7 +76,11 @@ ServedHead make_served_head(const Tensor& weight) {
     head.dtype = name_of(type);
     head.values = {static_cast<const std::byte*>(held->const_data_ptr()), held->nbytes()};
     head.owner = std::move(held);
-    head.prefix = safetensors_prefix(head, weight.size(0), weight.size(1));
+    SafetensorsHeader header;
+    header.metadata["format"] = "pt";
+    header.tensors.push_back(
+        {"lm_head.weight", find_safetensors_dtype(head.dtype), {weight.size(0), weight.size(1)}, 0, 0});
+    head.prefix = write_safetensors_header(header, "the head").value();
     Sha256 hash;
     hash.add(std::as_bytes(std::span(head.prefix)));
     hash.add(head.values);

@@ -6,19 +6,19 @@
 
 namespace distilld::models {
 
-/// What is asked of a model for one micro-batch: topk with k > 0, else logits or hidden states, in the types in which
+/// The request to a model for one micro-batch: topk with k > 0, else logits or hidden states, in the dtypes in which
 /// `distilld teacher` sends them by default.
 [[nodiscard]] ScoreRequest score_request(const TokenBatch& tokens, ScoreRequest::Mode mode, std::uint32_t top_k,
                                          const ServedModel& model);
 
-/// The answer as targets, which point into it.
+/// The answer as targets, which own it and point into it.
 [[nodiscard]] TeacherTargets scored_targets(const ScoreRequest& request, ScoreResult result, const ServedModel& model);
 
-/// Bytes that the answer for so many positions holds.
+/// Bytes of the answer for this many positions.
 [[nodiscard]] std::uint64_t scored_bytes(std::uint64_t positions, ScoreRequest::Mode mode, std::uint32_t top_k,
                                          const ServedModel& model) noexcept;
 
-/// The head as a student takes it; shares the values.
+/// The head in the form for students; shares the values.
 [[nodiscard]] TeacherHead teacher_head_of(const ServedModel& model);
 
 }  // namespace distilld::models

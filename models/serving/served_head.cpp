@@ -10,7 +10,7 @@ std::string ServedHead::piece(std::uint64_t first, std::uint64_t count) const {
     std::string bytes;
     bytes.reserve(end - begin);
     if (begin < prefix.size()) {
-        bytes.append(prefix, begin, end - begin);  // cut to what there is
+        bytes.append(prefix, begin, end - begin);  // append() stops at the end of the prefix
     }
     const std::uint64_t from = begin + bytes.size();
     if (from < end) {

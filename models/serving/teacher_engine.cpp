@@ -23,7 +23,7 @@ namespace {
 /// Floats of one chunk of logits (16 MiB), so that a chunk stays near the caches and memory does not grow with B · T.
 constexpr std::int64_t kChunkElements = std::int64_t{4} << 20;
 
-/// Least mass that the complement of a sum in fp32 can tell from 0.
+/// Smallest mass that the complement of an fp32 sum can distinguish from 0.
 constexpr double kMinTail = 1e-7;
 
 Error not_finite() {
@@ -74,8 +74,7 @@ class TeacherEngine final : public TeacherScorer {
     }
 
   private:
-    /// Ids as the network takes them, 0 in the padding, so that the answer does not depend on what the client put
-    /// there.
+    /// The network's input ids, with 0 in the padding, so that the answer does not depend on the client's padding.
     static std::vector<std::int64_t> padded_ids(const ScoreRequest& request) {
         std::vector<std::int64_t> ids(request.input_ids.begin(), request.input_ids.end());
         for (std::size_t row = 0; row < request.lengths.size(); ++row) {
@@ -201,10 +200,10 @@ class TeacherEngine final : public TeacherScorer {
 
     std::unique_ptr<CausalLm> network_;
     ServedModel model_;
-    std::vector<TopEntry> best_;  ///< scratch of select_top_k
+    std::vector<TopEntry> best_;  ///< scratch memory of select_top_k()
 };
 
-/// A run settles "auto" before it loads a teacher, for the same devices: server/worker/arithmetic.cpp.
+/// A run resolves "auto" for the same devices before it loads a teacher: server/worker/machine/arithmetic.cpp.
 Result<std::vector<torch::Device>> devices_of(const TeacherEngineOptions& options) {
     std::vector<torch::Device> devices;
     switch (options.placement) {
@@ -286,7 +285,7 @@ Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem
     if (tokenizer) {
         model.tokenizer_hash = *tokenizer;
     } else {
-        model.warnings.push_back(tokenizer.error().message + ": students cannot compare their tokenizer");
+        model.warnings.push_back(tokenizer.error().message + ": students cannot compare tokenizers");
     }
     return std::make_unique<TeacherEngine>(std::move(*network), std::move(model));
 }

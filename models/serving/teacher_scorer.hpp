@@ -8,14 +8,14 @@
 #include "base/error.hpp"
 #include "models/serving/served_head.hpp"
 
-/// What serving a teacher means, in plain types: the HTTP side includes this and no libtorch.
+/// A teacher's scoring in plain types: the HTTP side includes this without libtorch.
 namespace distilld::models {
 
-/// log(tail) of a position whose k entries hold all of the mass. exp() of it is 0 in fp32, and 0 · (it − x) is 0, not
-/// NaN, which −∞ would give.
+/// log(tail) of a position with all of the mass in its k entries. Its exp() is 0 in fp32, and 0 · (it − x) is 0; with
+/// −∞ it would be NaN.
 inline constexpr float kTailFloor = -1e4F;
 
-/// One request: token ids and what is wanted for each position.
+/// One request: token ids and the wanted result for each position.
 struct ScoreRequest {
     enum class Mode { topk, logits, hidden };
     enum class LogitsType { f16, f32 };
@@ -24,28 +24,28 @@ struct ScoreRequest {
     std::uint32_t rows = 0;               ///< B
     std::uint32_t columns = 0;            ///< T
     std::vector<std::int32_t> input_ids;  ///< [B, T], row-major
-    std::vector<std::int32_t> lengths;    ///< [B], input positions that are not padding; empty = T each
+    std::vector<std::int32_t> lengths;    ///< [B] input positions that are not padding; empty = T each
     Mode mode = Mode::topk;
-    std::uint32_t top_k = 0;                   ///< k; of mode topk
-    LogitsType logits_type = LogitsType::f16;  ///< of mode logits
-    HiddenType hidden_type = HiddenType::f32;  ///< of mode hidden
-    bool token_logprobs = true;                ///< wanted at all
+    std::uint32_t top_k = 0;                   ///< k; for mode topk
+    LogitsType logits_type = LogitsType::f16;  ///< for mode logits
+    HiddenType hidden_type = HiddenType::f32;  ///< for mode hidden
+    bool token_logprobs = true;                ///< whether to return them
 };
 
-/// The answer. Row (b, t) is the distribution over the token after input_ids[b][..t], at temperature 1. Positions past
-/// a row's length are computed as if token 0 stood there: finite, and not to be used.
+/// The answer. Row (b, t) is the distribution over the token after input_ids[b][..t], at temperature 1. Positions after
+/// a row's end are computed with token 0: finite, but not to be used.
 struct ScoreResult {
-    std::vector<std::uint32_t> topk_ids;       ///< [B, T, k] by descending log-probability, equal ones by id
+    std::vector<std::uint32_t> topk_ids;       ///< [B, T, k] by descending log-probability, ties by ascending id
     std::vector<std::uint16_t> topk_logprobs;  ///< [B, T, k] IEEE half bits; log-softmax in fp32, then rounded
     std::vector<float> tail_logprob;           ///< [B, T] log of the mass outside the k before that rounding, so that
-                                               ///< Σexp(topk_logprobs) + exp(tail) is 1 to about 1e-3; kTailFloor
-                                               ///< where k = V or less than 1e-7 is left (fp32 cannot tell it from 0)
-    std::vector<float> token_logprobs;         ///< [B, T] of input_ids[b][t+1]; 0 at a row's last position and after
-    std::vector<std::uint16_t> logits_f16;     ///< [B, T, V] IEEE half bits, clamped to ±65504
-    std::vector<float> logits_f32;             ///< [B, T, V]
-    std::vector<std::uint16_t> hidden_half;    ///< [B, T, H] bits of IEEE half or bfloat16, as hidden_type says: what
-                                               ///< the head is multiplied with, after the last norm
-    std::vector<float> hidden_f32;             ///< [B, T, H]
+                                      ///< Σexp(topk_logprobs) + exp(tail) is 1 to about 1e-3; kTailFloor if k = V
+                                      ///< or less than 1e-7 is left (fp32 cannot distinguish it from 0)
+    std::vector<float> token_logprobs;       ///< [B, T] of input_ids[b][t+1]; 0 at a row's last position and after
+    std::vector<std::uint16_t> logits_f16;   ///< [B, T, V] IEEE half bits, clamped to ±65504
+    std::vector<float> logits_f32;           ///< [B, T, V]
+    std::vector<std::uint16_t> hidden_half;  ///< [B, T, H] bits of IEEE half or bfloat16, as hidden_type says: the
+                                             ///< head's input, after the last norm
+    std::vector<float> hidden_f32;           ///< [B, T, H]
 };
 
 /// The model behind a scorer.
@@ -57,12 +57,12 @@ struct ServedModel {
     std::string device;  ///< cpu, cuda
     std::uint32_t threads = 0;
     std::uint32_t hidden_size = 0;  ///< H
-    /// What hidden states are sent as when the request does not say. An answer of bf16 arithmetic is bf16 already; one
-    /// of fp32 arithmetic is rounded to fp16, as its logits are.
+    /// The dtype of hidden states if the request names none: bf16 for bf16 arithmetic; fp16 for fp32 arithmetic,
+    /// rounded like its logits.
     ScoreRequest::HiddenType hidden_type = ScoreRequest::HiddenType::f16;
-    std::string tokenizer_hash{};         ///< tokenizer_hash_of() its folder; empty: not known
+    std::string tokenizer_hash{};         ///< tokenizer_hash_of() its folder; empty: unknown
     ServedHead head{};                    ///< turns hidden states into logits
-    std::vector<std::string> warnings{};  ///< what its config.json says that was passed over; one line each
+    std::vector<std::string> warnings{};  ///< ignored fields of its config.json; one line each
 };
 
 /// Scores one request at a time, on one thread.
@@ -71,14 +71,13 @@ class TeacherScorer {
     virtual ~TeacherScorer() = default;
     [[nodiscard]] virtual const ServedModel& model() const = 0;
 
-    /// The answer is a function of the request and the model alone: it does not depend on what was asked before, beside
-    /// or after it, to the last bit. Fails with invalid_input (see check_score_request), or internal when the model's
-    /// values are not finite.
+    /// The answer depends only on the request and the model, to the last bit: other requests have no effect. Fails with
+    /// invalid_input (see check_score_request), or internal if the model's values are not finite.
     virtual Result<ScoreResult> score(const ScoreRequest& request) = 0;
 };
 
-/// Shape, lengths, ids below the vocabulary, T and k within the model's limits. The message names the tensor or
-/// parameter as the KServe protocol does.
+/// Checks shape, lengths, ids below the vocabulary, and that T and k are within the model's limits. The message names
+/// the tensor or parameter as the KServe protocol does.
 inline Result<void> check_score_request(const ScoreRequest& request, const ServedModel& model) {
     const std::uint64_t positions = std::uint64_t{request.rows} * request.columns;
     if (positions == 0) {

@@ -7,7 +7,7 @@ namespace distilld::models {
 
 namespace {
 
-/// Sorts the better one first; as a heap order it keeps the worst on top.
+/// Orders the better entry first; as a heap order it keeps the worst on top.
 bool better(const TopEntry& a, const TopEntry& b) noexcept {
     return a.value > b.value || (a.value == b.value && a.id < b.id);
 }
@@ -24,14 +24,14 @@ void select_top_k(std::span<const float> values, std::uint32_t k, std::vector<To
     }
     std::make_heap(best.begin(), best.end(), better);
     const auto consider = [&](std::size_t index) {
-        // Ids come in ascending order, so an equal value never displaces one that is there.
+        // Ids come in ascending order, so an equal value never displaces an existing one.
         if (values[index] > best.front().value) {
             std::pop_heap(best.begin(), best.end(), better);
             best.back() = {values[index], static_cast<std::uint32_t>(index)};
             std::push_heap(best.begin(), best.end(), better);
         }
     };
-    // Few values pass once the heap is warm: whole blocks are passed over with one vectorised comparison.
+    // Few values pass once the heap is warm, so one vectorised comparison skips whole blocks.
     constexpr std::size_t kBlock = 32;
     std::size_t index = k;
     for (; index + kBlock <= values.size(); index += kBlock) {

@@ -15,7 +15,6 @@
 #include "models/training/out_of_memory.hpp"
 #include "models/training/sample_tokens.hpp"
 #include "models/training/staging.hpp"
-#include "models/training/step_losses.hpp"
 #include "models/training/student_network.hpp"
 #include "models/training/student_on_device.hpp"
 #include "models/training/student_snapshot.hpp"
@@ -39,7 +38,7 @@ class CausalLmStudent final : public Student {
                      training_.parallel && training_.overlap_optimizer ? UpdateMode::lazy : UpdateMode::serial) {
         network_->recompute_blocks(training_.gradient_checkpointing);
         if (!network_->device().is_cpu()) {
-            ring_ = make_staging_ring(network_->device());
+            ring_ = std::make_unique<StagingRing>(network_->device());
         }
     }
 
@@ -88,7 +87,7 @@ class CausalLmStudent final : public Student {
     }
 
     StepStats finish_step(double learning_rate) override {
-        // Only a step without a single target token leaves something to do here.
+        // Only a step without any target token leaves updates pending here.
         optimizer_.apply_all();
         StepStats stats = losses_.read(optimizer_.gradient_norm_scalar());
         losses_ = {};
@@ -110,7 +109,7 @@ class CausalLmStudent final : public Student {
         std::unique_ptr<TensorBatch> answered;
         if (batch.targets) {
             StagingOptions options = staging_options(true);
-            options.temperature = 1;  // figures of runs with other temperatures can be compared
+            options.temperature = 1;  // makes runs with other temperatures comparable
             answered = stage_micro_batch(batch, options);
             const auto& mask = batch.targets->loss_mask.bytes;
             if (std::ranges::find(mask, std::byte{0}) == mask.end()) {
@@ -171,7 +170,7 @@ class CausalLmStudent final : public Student {
     }
 
     Result<RunState> restore(const fs::path& checkpoint_folder) override {
-        // Pending updates must not run over what is read; when nothing is read they may run as they would have.
+        // Pending updates must run before the read, or they would change its result. If it fails, they were due anyway.
         optimizer_.apply_all();
         Result<CheckpointManifest> manifest = load_student_checkpoint(
             checkpoint_folder, network_->canonical_config(), all_parameters(network_->groups()), optimizer_.state());
@@ -182,7 +181,7 @@ class CausalLmStudent final : public Student {
         return std::move(manifest->run);
     }
 
-    /// Of those that learn: what checkpoints and exports hold.
+    /// Counts the trainable parameters: those that checkpoints and exports hold.
     [[nodiscard]] std::uint64_t parameter_count() const override { return trainable_count(network_->groups()); }
     [[nodiscard]] std::uint32_t vocabulary_size() const override {
         return static_cast<std::uint32_t>(network_->vocabulary_size());
@@ -197,7 +196,7 @@ class CausalLmStudent final : public Student {
                               teacher_head_};
     }
 
-    /// Nothing: the config's own stand.
+    /// nullopt: the config's own special tokens stay.
     [[nodiscard]] std::optional<SpecialTokens> exported_special_tokens() const {
         if (!tokenizer_.special || !tokenizer_.of_the_model) {
             return tokenizer_.special;
@@ -226,8 +225,8 @@ class CausalLmStudent final : public Student {
     ExportTokenizer tokenizer_;
     Tensor teacher_head_;  // undefined: the teacher sends no hidden states
     LayeredOptimizer optimizer_;
-    StepLosses losses_;                  // of the step under way
-    std::unique_ptr<StagingRing> ring_;  // of the staging thread; null on the CPU
+    StepLosses losses_;                  // of the current step
+    std::unique_ptr<StagingRing> ring_;  // used by the staging thread; null on the CPU
 };
 
 }  // namespace
@@ -252,7 +251,7 @@ Result<std::unique_ptr<Student>> make_student_on(const torch::Device& device, co
         }
         return std::unique_ptr<Student>(std::make_unique<CausalLmStudent>(std::move(*network), options));
     } catch (const c10::Error& error) {
-        // Allocation, for one: torch says what.
+        // For example a failed allocation; torch's message says what failed.
         return invalid_input("/student: " + std::string(error.what_without_backtrace()));
     }
 }

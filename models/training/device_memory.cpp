@@ -9,7 +9,7 @@
 
 #include "models/network/device.hpp"
 
-// From this version on, each kind of device has its allocator behind one interface.
+// Since this version, libtorch has one interface for the allocators of all kinds of devices.
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 10
 #define DISTILLD_HAS_DEVICE_ALLOCATOR 1
 #include <c10/core/CachingDeviceAllocator.h>
@@ -20,7 +20,7 @@
 namespace distilld::models {
 namespace {
 
-/// "VmHWM:   1234 kB" of a /proc file, in bytes; 0 when it is not there.
+/// Reads a field such as "VmHWM:   1234 kB" of a /proc file, in bytes; 0 if it is absent.
 std::uint64_t proc_field(const char* file, const std::string& name) {
     std::ifstream in(file);
     std::string word;
@@ -51,7 +51,7 @@ class HostMemory final : public DeviceMemory {
     }
     std::uint64_t available_bytes() override {
         const std::uint64_t available = proc_field("/proc/meminfo", "MemAvailable:");
-        // Control groups, version 2; no file means no limit ("max" is no number either).
+        // Control groups, version 2. No file means no limit; "max" is not a number either.
         const std::uint64_t limit = number_in("/sys/fs/cgroup/memory.max");
         const std::uint64_t used = number_in("/sys/fs/cgroup/memory.current");
         const bool limited = limit != std::numeric_limits<std::uint64_t>::max() && used <= limit;
@@ -60,7 +60,7 @@ class HostMemory final : public DeviceMemory {
 };
 
 #if DISTILLD_HAS_DEVICE_ALLOCATOR
-/// By libtorch's interface for all allocators, so that a build without CUDA compiles it too.
+/// Uses libtorch's interface for all allocators, so that a build without CUDA compiles it too.
 class AcceleratorMemory final : public DeviceMemory {
   public:
     explicit AcceleratorMemory(const torch::Device& device)
@@ -104,8 +104,8 @@ Result<std::unique_ptr<DeviceMemory>> make_device_memory(const std::string& devi
 #if DISTILLD_HAS_DEVICE_ALLOCATOR
     return std::unique_ptr<DeviceMemory>(std::make_unique<AcceleratorMemory>(*resolved));
 #else
-    return invalid_input("/student/device: libtorch " TORCH_VERSION " does not tell of the memory of " + device +
-                         "; a student there takes libtorch 2.10 or newer");
+    return invalid_input("/student/device: libtorch " TORCH_VERSION " does not report the memory of " + device +
+                         "; training on it needs libtorch 2.10 or newer");
 #endif
 }
 

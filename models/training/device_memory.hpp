@@ -8,28 +8,27 @@
 
 namespace distilld::models {
 
-/// The memory that a student computes in, as one who looks for a batch size, and one who watches, read it. One thread
-/// at a time; those that change nothing beside the compute thread, too.
-/// Torch-free header.
+/// The memory of a student's device, for the search of a batch size and for monitoring. One thread at a time, not
+/// necessarily the compute thread. Torch-free header.
 class DeviceMemory {
   public:
     virtual ~DeviceMemory() = default;
-    /// The peak is counted anew from here.
+    /// Resets the peak.
     virtual void reset_peak() = 0;
-    /// Most bytes that the process held at once since; 0 when the system does not say.
+    /// Peak bytes held by the process since then; 0 if unknown.
     [[nodiscard]] virtual std::uint64_t peak_bytes() = 0;
-    /// Bytes that there are at all, whoever holds them; 0 when the system does not say.
+    /// Total bytes; 0 if unknown.
     [[nodiscard]] virtual std::uint64_t total_bytes() = 0;
-    /// Bytes that the process holds, and those with what it keeps for later.
+    /// Bytes held by the process, without and with cached ones.
     [[nodiscard]] virtual std::uint64_t allocated_bytes() = 0;
     [[nodiscard]] virtual std::uint64_t reserved_bytes() = 0;
-    /// Bytes that can still be taken.
+    /// Available bytes.
     [[nodiscard]] virtual std::uint64_t available_bytes() = 0;
 };
 
-/// `device` as in a spec's student.device. CPU: the process's resident memory; available is MemAvailable, or what is
-/// left of the control group's limit when that is less. CUDA: what libtorch's allocator has given out; available is
-/// what the device has free and what the allocator keeps unused.
+/// `device` as in a spec's student.device. CPU: the process's resident memory; available is MemAvailable, or the rest
+/// of the control group's limit if that is less. CUDA: the memory that libtorch's allocator has given out; available is
+/// the device's free memory plus what the allocator keeps unused.
 Result<std::unique_ptr<DeviceMemory>> make_device_memory(const std::string& device);
 
 }  // namespace distilld::models

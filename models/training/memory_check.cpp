@@ -26,9 +26,8 @@ Result<void> check_training_memory(const CausalLm& network, const TrainingSpec& 
     const std::uint64_t frozen = all - trainable_count(network.groups());
     return invalid_input(std::string(field) + ": a network of " + std::to_string(all) + " parameters" +
                          (frozen > 0 ? ", " + std::to_string(frozen) + " of them frozen," : "") + " takes " +
-                         gibibytes(bytes) + " to train with " + name_of(kOptimizerKindNames, training.optimizer) +
-                         " (weights, gradients and what the optimizer keeps), of which the device has " +
-                         gibibytes(max_bytes));
+                         gibibytes(bytes) + " to train with " + to_string(training.optimizer) +
+                         " (weights, gradients and optimizer states), but the device has " + gibibytes(max_bytes));
 }
 
 }  // namespace distilld::models

@@ -5,12 +5,12 @@
 
 #include "base/error.hpp"
 #include "models/network/causal_lm.hpp"
-#include "pipeline/core/job_spec.hpp"
+#include "pipeline/core/spec_sections.hpp"
 
 namespace distilld::models {
 
-/// Refuses a network whose weights, gradients and optimizer state alone take more than `max_bytes` (0 = no bound); the
-/// error begins with `field`. The network may be declared only, which takes no memory.
+/// Refuses a network that needs more than `max_bytes` (0 = no bound) for weights, gradients and optimizer state alone;
+/// the error begins with `field`. The network may be only declared, which takes no memory.
 Result<void> check_training_memory(const CausalLm& network, const TrainingSpec& training, std::string_view field,
                                    std::uint64_t max_bytes);
 

@@ -9,7 +9,7 @@
 namespace distilld::models {
 namespace {
 
-/// Of what libtorch throws as a c10::Error of no kind of its own, or as a std::runtime_error.
+/// Messages that libtorch throws as a plain c10::Error or as a std::runtime_error.
 constexpr std::string_view kWords[] = {
     "DefaultCPUAllocator: can't allocate memory",
     "DefaultCPUAllocator: not enough memory",

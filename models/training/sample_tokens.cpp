@@ -34,7 +34,7 @@ std::vector<std::int32_t> sample_tokens(CausalLm& network, std::vector<std::int3
         const Tensor hidden = network.forward(newest(prompt, count, network.device()));
         const Tensor logits =
             network.project(hidden.select(1, hidden.size(1) - 1)).select(0, 0).to(torch::kCPU, torch::kDouble);
-        // A student gone astray is shown as it is: NaN has no likeliest token, and none to draw.
+        // A diverged student is shown as it is: NaN logits have no likeliest token, and none can be drawn.
         if (!torch::isfinite(logits).all().item<bool>()) {
             break;
         }

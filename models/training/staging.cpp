@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "models/losses/topk_targets.hpp"
-#include "models/training/float_type.hpp"
+#include "models/training/teacher_head_tensor.hpp"
 #include "pipeline/core/row_documents.hpp"
 
 namespace distilld::models {
@@ -111,7 +111,7 @@ class Staging {
         return static_cast<std::size_t>(tokens_.rows) * tokens_.columns;
     }
 
-    /// What goes to the device.
+    /// A host tensor that will be copied to the device.
     [[nodiscard]] Tensor made(at::IntArrayRef sizes, torch::ScalarType type) const {
         return options_.ring != nullptr ? options_.ring->host(sizes, type) : torch::empty(sizes, type);
     }
@@ -145,7 +145,7 @@ class Staging {
         }
     }
 
-    /// The positions from `first` on, their ids to `out`.
+    /// Stages the positions from `first` on and writes their ids to `out`.
     void stage_run(std::size_t first, std::size_t count, std::int64_t* out) {
         for (std::size_t i = first; i < first + count; ++i) {
             *out++ = checked(tokens_.input_ids[i], "input id");
@@ -156,7 +156,7 @@ class Staging {
         }
     }
 
-    /// Those of one length side by side, so that they can be attended to as a batch.
+    /// Puts documents of equal length next to each other, so that attention can treat them as a batch.
     void stage_documents() {
         std::vector<RowDocument> documents = tokens_.documents;
         std::ranges::sort(documents, longest_first);
@@ -192,7 +192,7 @@ class Staging {
         }
     }
 
-    /// The teacher gave this position, or there is no teacher.
+    /// Whether the teacher answered for this position, or there is no teacher.
     [[nodiscard]] bool is_given(std::size_t position) const {
         return given_.empty() || given_[position] != std::byte{0};
     }
@@ -246,7 +246,7 @@ class Staging {
                 stage_hidden_states(teacher);
                 return;
         }
-        refuse(ErrorKind::internal, tokens_.number, "the teacher's targets are of no known kind");
+        refuse(ErrorKind::internal, tokens_.number, "unknown kind of teacher targets");
     }
 
     void stage_hidden_states(const TeacherTargets& teacher) {
@@ -272,7 +272,7 @@ class Staging {
         staged_->targets.teacher_logits = stage_floats(teacher, "logits");
     }
 
-    /// The rows [n, width] of the positions that carry loss, in the type in which they came.
+    /// The rows [n, width] of the positions that carry loss, in the teacher's dtype.
     Tensor stage_floats(const TeacherTargets& teacher, const char* name) const {
         require(teacher.values, is_float(teacher.values.type), position_count() * teacher.width, name);
         const std::size_t row_bytes = teacher.width * element_size(teacher.values.type);
@@ -360,9 +360,9 @@ class Staging {
     const MicroBatch& batch_;
     const StagingOptions& options_;
     std::unique_ptr<TensorBatch> staged_;
-    std::span<const std::byte> given_;     // the loss mask; empty: every position was given
-    std::vector<std::int64_t> positions_;  // of `tokens_`, that carry loss
-    std::vector<std::int64_t> labels_;     // theirs
+    std::span<const std::byte> given_;     // the loss mask; empty: the teacher answered every position
+    std::vector<std::int64_t> positions_;  // positions of `tokens_` that carry loss
+    std::vector<std::int64_t> labels_;     // the labels of these positions
 };
 
 }  // namespace

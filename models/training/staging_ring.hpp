@@ -1,41 +1,63 @@
 #pragma once
 
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 #include <torch/torch.h>
 
+#include <cstddef>
 #include <memory>
+#include <vector>
 
 namespace distilld::models {
 
-/// The copies of one micro-batch that are on their way to a device.
+/// Pending copies of one micro-batch to a device.
 class StagedCopies {
   public:
-    virtual ~StagedCopies() = default;
-    /// From here on the calling thread's stream finds them done: the stream waits for them, the thread does not. What
-    /// is freed while the stream still uses it is not given to others before. Any thread but one at a time.
-    virtual void use() const = 0;
+    explicit StagedCopies(c10::DeviceType type) : done_(std::make_shared<c10::Event>(type)) {}
+
+    /// Makes the calling thread's stream, not the thread, wait for the copies. Memory that is freed while the stream
+    /// uses it is not reused before. Any thread, one at a time.
+    void use() const;
+
+  private:
+    friend class StagingRing;
+
+    std::shared_ptr<c10::Event> done_;
+    std::vector<torch::Tensor> tensors_;
 };
 
-/// A ring of slots of host memory, in which micro-batches are put together for a device that copies beside its
-/// computing. One thread at a time; copies run on a stream of the ring's own.
+/// A ring of slots of host memory in which micro-batches are assembled, for a device that copies while it computes. One
+/// thread at a time; copies run on the ring's own stream.
 ///
-/// A slot is page-locked, without which a copy cannot run beside the thread that asked for it. It is as large as the
-/// largest micro-batch that it has held and is written again only when its last copies are done, which wait for nothing
-/// but the copies before them. Two slots serve any number of micro-batches in flight: one is copied, one is written.
+/// A slot is page-locked; otherwise a copy could not run concurrently with the thread that requested it. It is as large
+/// as the largest micro-batch that it has held, and is reused only when its last copies are done, which wait only for
+/// earlier copies. Two slots serve any number of micro-batches in flight: one is copied while the other is written.
 class StagingRing {
   public:
-    virtual ~StagingRing() = default;
+    /// For a device with streams: not the CPU.
+    explicit StagingRing(const torch::Device& device);
+    ~StagingRing();
+    StagingRing(const StagingRing&) = delete;
+    StagingRing& operator=(const StagingRing&) = delete;
 
-    /// Takes the next slot, waiting until what it held is copied. What an earlier slot gave by host() is used up.
-    virtual void begin() = 0;
-    /// A piece of the slot, of any content.
-    [[nodiscard]] virtual torch::Tensor host(at::IntArrayRef sizes, torch::ScalarType type) = 0;
-    /// Begins to copy such a piece; what is returned is not to be read before use().
-    [[nodiscard]] virtual torch::Tensor to_device(const torch::Tensor& piece) = 0;
-    /// All copies since begin(). Outlives the ring.
-    [[nodiscard]] virtual std::shared_ptr<const StagedCopies> end() = 0;
+    /// Takes the next slot and waits until its old content is copied. Pieces from earlier host() calls become invalid.
+    void begin();
+    /// A piece of the slot, uninitialized.
+    [[nodiscard]] torch::Tensor host(at::IntArrayRef sizes, torch::ScalarType type);
+    /// Begins to copy such a piece; do not read the result before use().
+    [[nodiscard]] torch::Tensor to_device(const torch::Tensor& piece);
+    /// All copies since begin(). The result may outlive the ring.
+    [[nodiscard]] std::shared_ptr<const StagedCopies> end();
+
+  private:
+    class Slot;
+    static constexpr std::size_t kSlots = 2;
+
+    torch::Device device_;
+    c10::Stream stream_;
+    std::unique_ptr<Slot[]> slots_;
+    std::size_t current_ = 0;
+    std::shared_ptr<StagedCopies> copies_;  // since begin()
 };
-
-/// For a device with streams: not the CPU.
-[[nodiscard]] std::unique_ptr<StagingRing> make_staging_ring(const torch::Device& device);
 
 }  // namespace distilld::models

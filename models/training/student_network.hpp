@@ -8,13 +8,13 @@
 
 #include "base/error.hpp"
 #include "models/network/causal_lm.hpp"
-#include "pipeline/core/job_spec.hpp"
+#include "pipeline/core/spec_sections.hpp"
 
 namespace distilld::models {
 
-/// The network that a spec's `student` describes: random weights of training.seed, or those of the folder; in either
-/// case student.config is laid over the folder's config.json. A network whose weights, gradients and state of
-/// training.optimizer take more than `max_bytes` (0 = no bound) is refused before any are allocated. Errors name the
+/// The network that a spec's `student` describes: random weights of training.seed, or the folder's weights. In either
+/// case student.config overrides the folder's config.json. A network that needs more than `max_bytes` (0 = no bound)
+/// for weights, gradients and the state of training.optimizer is refused before memory is allocated. Errors name the
 /// spec's field or the file.
 Result<std::unique_ptr<CausalLm>> make_student_network(const StudentSpec& spec, const TrainingSpec& training,
                                                        const torch::Device& device,

@@ -9,7 +9,7 @@
 
 namespace distilld::models {
 
-/// make_causal_lm_student() on this device, whatever options.student.device says: any kind that libtorch knows.
+/// make_causal_lm_student() on this device (any kind that libtorch knows); ignores options.student.device.
 Result<std::unique_ptr<Student>> make_student_on(const torch::Device& device, const CausalLmStudentOptions& options);
 
 }  // namespace distilld::models

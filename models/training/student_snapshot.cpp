@@ -3,9 +3,9 @@
 #include <boost/json.hpp>
 #include <set>
 
+#include "base/files/open_file.hpp"
 #include "base/join.hpp"
 #include "base/json_text.hpp"
-#include "base/open_file.hpp"
 #include "base/sha256.hpp"
 
 namespace distilld::models {
@@ -60,7 +60,7 @@ class HostSnapshot final : public StudentSnapshot {
     SnapshotContent content_;
 };
 
-/// The fields in which two canonical configs differ; empty when they agree.
+/// The fields in which two canonical configs differ; empty if they agree.
 std::string difference(const std::string& checkpoint, const std::string& network) {
     if (checkpoint == network) {
         return {};
@@ -91,7 +91,7 @@ std::string difference(const std::string& checkpoint, const std::string& network
     return text;
 }
 
-/// Names, shapes and dtypes of the file are those of `wanted`, no more and no fewer.
+/// Checks that the file has exactly the names, shapes and dtypes of `wanted`.
 Result<void> check_tensors(const SafetensorsFile& file, const NamedTensors& wanted) {
     const std::string where = file.path().string();
     std::set<std::string> expected;

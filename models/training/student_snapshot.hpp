@@ -17,12 +17,12 @@
 
 namespace distilld::models {
 
-/// What a snapshot holds; the tensors lie in host memory and belong to it alone.
+/// The content of a snapshot, which alone owns the tensors; they lie in host memory.
 struct SnapshotContent {
     RunState run;
     std::uint64_t adam_steps = 0;
     std::string canonical_config;  ///< CausalLm::canonical_config(), compared on restore
-    ModelExport model;             ///< masters under Hugging Face names, and what the exported model has beside them
+    ModelExport model;             ///< masters under Hugging Face names, and the other content of the exported model
     NamedTensors optimizer;        ///< LayeredOptimizer::state()
 };
 
@@ -31,8 +31,8 @@ struct SnapshotContent {
 std::shared_ptr<const StudentSnapshot> make_student_snapshot(SnapshotContent content);
 
 /// Reads a checkpoint into the masters of `parameters` and into `optimizer` (the live tensors, on their device) after
-/// checking all of it: hashes, the shape of the network, names, shapes and dtypes. On an error, which names the file
-/// and the mismatch, nothing was changed.
+/// checking all of it: hashes, the shape of the network, names, shapes and dtypes. An error names the file and the
+/// mismatch, and leaves everything unchanged.
 Result<CheckpointManifest> load_student_checkpoint(const std::filesystem::path& folder,
                                                    const std::string& canonical_config,
                                                    const std::vector<Parameter>& parameters,

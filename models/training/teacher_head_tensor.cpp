@@ -4,14 +4,12 @@
 #include <cstdint>
 #include <cstring>
 
-#include "models/training/float_type.hpp"
-
 namespace distilld::models {
 namespace {
 
 using torch::Tensor;
 
-/// Rows that are converted together: 32 MiB in fp32.
+/// Elements that are converted together: 32 MiB in fp32.
 constexpr std::int64_t kChunkElements = std::int64_t{8} << 20;
 
 torch::ScalarType held_type(ElementType type, ComputeDtype student) {

@@ -1,15 +1,20 @@
 #include "models/training/train_step.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 #include "models/network/dropout.hpp"
 
 namespace distilld::models {
+
 namespace {
 
 using torch::Tensor;
 
-/// Loss over the rows of `batch` that carry it, with `targets` for these; `flat` is [B·T, H].
+/// The loss over the rows of `batch` that carry it, with `targets` for these rows; `flat` is [B·T, H].
 DistillLossScalars loss_of_rows(const CausalLm& network, const Tensor& flat, const TensorBatch& batch,
                                 const DistillTargets& targets, const DistillLossOptions& options,
                                 DistillLossGradients* gradients) {
@@ -19,7 +24,7 @@ DistillLossScalars loss_of_rows(const CausalLm& network, const Tensor& flat, con
                                 targets, options, gradients);
 }
 
-/// Gradients of the loss rows back among all positions, zeros elsewhere.
+/// Puts the gradients of the loss rows back among all positions, with zeros elsewhere.
 Tensor spread_rows(const Tensor& gradient, const Tensor& flat, const Tensor& rows) {
     if (!rows.defined()) {
         return gradient;
@@ -64,7 +69,7 @@ EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const Ten
     const torch::NoGradGuard no_grad;
     const Tensor hidden = network.forward(batch.input_ids, {}, batch.documents);
     const Tensor flat = hidden.reshape({-1, hidden.size(-1)});
-    // Not taken from the sums beside the teacher, where it would come for free: its bits are the same with and without.
+    // Not taken from the sums with the teacher, where it would be free: its bits must not depend on a teacher.
     DistillTargets labels;
     labels.labels = batch.targets.labels;
     stats.ce_sum = sums_of(loss_of_rows(network, flat, batch, labels, DistillLossOptions{}, nullptr)).ce;
@@ -77,6 +82,35 @@ EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const Ten
         stats.kl_sum = sums.kd;
         stats.agreeing = sums.agreeing;
     }
+    return stats;
+}
+
+void StepLosses::add(const DistillLossScalars& of_micro_batch) {
+    const torch::NoGradGuard no_grad;
+    const torch::Tensor more = torch::stack({of_micro_batch.loss, of_micro_batch.kd, of_micro_batch.ce});
+    if (sums_.defined()) {
+        sums_.add_(more);
+    } else {
+        sums_ = more;
+    }
+}
+
+StepStats StepLosses::read(const torch::Tensor& gradient_norm) const {
+    const torch::NoGradGuard no_grad;
+    std::vector<torch::Tensor> parts{gradient_norm.reshape({1})};
+    if (sums_.defined()) {
+        parts.push_back(sums_);
+    }
+    const torch::Tensor read = torch::cat(parts).to(torch::kCPU);
+    const std::span values(static_cast<const double*>(read.const_data_ptr()), static_cast<std::size_t>(read.numel()));
+    StepStats stats;
+    stats.grad_norm = values[0];
+    if (values.size() > 1) {
+        stats.loss_sum = values[1];
+        stats.kd_sum = values[2];
+        stats.ce_sum = values[3];
+    }
+    stats.finite = std::isfinite(stats.grad_norm) && std::isfinite(stats.loss_sum);
     return stats;
 }
 

@@ -5,19 +5,33 @@
 #include "models/losses/distill_loss.hpp"
 #include "models/network/causal_lm.hpp"
 #include "models/training/staging.hpp"
+#include "pipeline/graph/student.hpp"
 
 namespace distilld::models {
 
-/// Forward, loss and backward of one micro-batch (at least one target): adds to the .grad of every parameter the
-/// gradient of loss sum / batch.step_target_tokens. `before(g)` is called just before the first use of group g, and
-/// once more for every group when forward is done, so that nothing older is left in .grad when this step's gradients
-/// arrive. `options.gradient_scale` is set here. Does not wait for the device.
+/// Forward, loss and backward of one micro-batch (at least one target): adds the gradient of loss sum /
+/// batch.step_target_tokens to the .grad of every parameter. Calls `before(g)` just before the first use of group g,
+/// and once more for every group when forward is done, so that nothing older is left in .grad when this step's
+/// gradients arrive. Sets `options.gradient_scale`. Does not wait for the device.
 DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
                                         const CausalLm::BeforeGroup& before);
 
-/// Held-out figures, no gradients: cross entropy of all targets of `batch`; of `answered`, the same micro-batch staged
-/// with the teacher's targets at temperature 1, KL(teacher ‖ student) and agreement. `answered` is null where nobody
-/// was asked, and `batch` itself where the teacher gave every position.
+/// Held-out figures, without gradients: the cross entropy of all targets of `batch`, and for `answered` KL(teacher ‖
+/// student) and agreement. `answered` is the same micro-batch staged with the teacher's targets at temperature 1: null
+/// if the teacher gave no answer, `batch` itself if the answer has every position.
 EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const TensorBatch* answered);
+
+/// The losses of a step's micro-batches, summed on their device in order and read once.
+class StepLosses {
+  public:
+    void add(const DistillLossScalars& of_micro_batch);
+
+    /// Also reads the norm of the step's gradients ([], fp64, any device), in one copy to the host, and waits for it.
+    /// The result is finite if the losses and the norm are.
+    [[nodiscard]] StepStats read(const torch::Tensor& gradient_norm) const;
+
+  private:
+    torch::Tensor sums_;  ///< [3] of loss, kd, ce; undefined: no micro-batch
+};
 
 }  // namespace distilld::models

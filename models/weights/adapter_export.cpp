@@ -2,8 +2,8 @@
 
 #include <map>
 
-#include "base/files.hpp"
-#include "base/open_file.hpp"
+#include "base/files/files.hpp"
+#include "base/files/open_file.hpp"
 #include "models/weights/export.hpp"
 
 namespace distilld::models {
@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using torch::Tensor;
 
-/// The base's own tensors, those with an adapter changed by it.
+/// The base's own tensors, merged with their adapters.
 Result<NamedTensors> merged_tensors(const ModelExport& model) {
     const torch::NoGradGuard no_grad;
     const AdapterExport& adapter = *model.adapter;
@@ -61,7 +61,7 @@ Result<ExportedPaths> write_merged(const fs::path& folder, const ModelExport& mo
     return write_model_files(folder, *tensors, model);
 }
 
-/// The file that makes it a model first.
+/// Removes first the file that makes the folder a model.
 Result<void> remove_model_files(const fs::path& folder) {
     for (const char* name : {"config.json", "model.safetensors", "generation_config.json"}) {
         if (Result<void> removed = remove_entry(folder / name); !removed) {

@@ -1,8 +1,8 @@
 #include "models/weights/export.hpp"
 
-#include "base/files.hpp"
-#include "base/open_file.hpp"
-#include "models/weights/finite.hpp"
+#include "base/files/files.hpp"
+#include "base/files/open_file.hpp"
+#include "models/network/parameter.hpp"
 
 namespace distilld::models {
 

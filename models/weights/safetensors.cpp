@@ -1,14 +1,11 @@
 #include "models/weights/safetensors.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <span>
-#include <system_error>
 
-#include "base/files.hpp"
-#include "base/open_file.hpp"
+#include "base/files/files.hpp"
+#include "base/files/open_file.hpp"
+#include "base/files/read_at.hpp"
 #include "base/safetensors_header.hpp"
 
 namespace distilld::models {
@@ -35,36 +32,6 @@ const DtypeName* by_type(torch::ScalarType type) {
     return found == std::end(kDtypes) ? nullptr : found;
 }
 
-std::string system_reason() {
-    return std::generic_category().message(errno);
-}
-
-Error damaged(const std::filesystem::path& path, std::string what) {
-    return invalid_input(path.string() + ": not a valid safetensors file: " + std::move(what));
-}
-
-/// Fills `size` bytes from `offset`; false at the end of the file or on an error (errno is 0 at the end).
-bool read_exactly(int descriptor, void* target, std::uint64_t size, std::uint64_t offset) {
-    auto* bytes = static_cast<char*>(target);
-    constexpr std::uint64_t kMaxReadBytes = std::uint64_t{1} << 30;  // Linux transfers less than 2 GiB a call
-    while (size > 0) {
-        const auto count = ::pread(descriptor, bytes, std::min(size, kMaxReadBytes), static_cast<off_t>(offset));
-        if (count < 0 && errno == EINTR) {
-            continue;
-        }
-        if (count <= 0) {
-            if (count == 0) {
-                errno = 0;
-            }
-            return false;
-        }
-        bytes += count;
-        size -= static_cast<std::uint64_t>(count);
-        offset += static_cast<std::uint64_t>(count);
-    }
-    return true;
-}
-
 }  // namespace
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path) {
@@ -88,8 +55,8 @@ Result<void> SafetensorsFile::read_header() {
     for (auto& tensor : header->tensors) {
         const auto* dtype = by_name(tensor.dtype->name);
         if (dtype == nullptr) {
-            return damaged(path_,
-                           "tensor " + tensor.name + " has dtype " + tensor.dtype->name + ", which is not supported");
+            return damaged_safetensors(
+                path_, "tensor " + tensor.name + " has dtype " + tensor.dtype->name + ", which is not supported");
         }
         names_.push_back(tensor.name);
         entries_.emplace(tensor.name, Entry{dtype->type, std::move(tensor.shape), tensor.begin, tensor.bytes});
@@ -112,15 +79,15 @@ Result<torch::Tensor> SafetensorsFile::tensor(const std::string& name) const {
         return invalid_input(path_.string() + ": has no tensor " + name);
     }
     auto result = torch::empty(entry->shape, torch::TensorOptions().dtype(entry->dtype));
-    if (!read_exactly(file_.get(), result.data_ptr(), entry->bytes, entry->begin)) {
-        return io_error(path_.string() + ": cannot read tensor " + name + ": " +
-                        (errno == 0 ? std::string("the file has become shorter") : system_reason()));
+    const std::span target(static_cast<std::byte*>(result.data_ptr()), entry->bytes);
+    if (auto read = read_all_at(file_.get(), target, entry->begin, path_, "tensor " + name); !read) {
+        return read.error();
     }
     if (entry->dtype == torch::kBool) {
         // Any other byte in a bool is undefined behaviour.
         const auto* bytes = static_cast<const unsigned char*>(result.data_ptr());
         if (std::any_of(bytes, bytes + entry->bytes, [](unsigned char byte) { return byte > 1; })) {
-            return damaged(path_, "tensor " + name + " holds a BOOL that is neither 0 nor 1");
+            return damaged_safetensors(path_, "tensor " + name + " holds a BOOL that is neither 0 nor 1");
         }
     }
     return result;
@@ -146,7 +113,7 @@ Result<torch::Tensor> SafetensorsFile::mapped_tensor(const std::string& name) co
     if (entry->begin > bytes.size() || entry->bytes > bytes.size() - entry->begin) {
         return io_error(path_.string() + ": cannot map tensor " + name + ": the file has become shorter");
     }
-    // libtorch has no tensors of constants; nothing writes to a weight that is not trained.
+    // libtorch has no constant tensors; no code writes to a weight that is not trained.
     void* data = const_cast<std::byte*>(bytes.data() + entry->begin);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
     const auto keep = [owner = mapped_](void*) {};
     return torch::from_blob(data, entry->shape, keep, torch::TensorOptions().dtype(entry->dtype));

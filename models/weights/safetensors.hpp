@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/descriptor.hpp"
 #include "base/error.hpp"
-#include "base/mapped_file.hpp"
+#include "base/files/descriptor.hpp"
+#include "base/files/mapped_file.hpp"
 
 namespace distilld::models {
 
@@ -22,8 +22,8 @@ struct NamedTensor {
 };
 using NamedTensors = std::vector<NamedTensor>;
 
-/// One safetensors file, open for reading. Everything that its header claims is checked against the file when it is
-/// opened (base/safetensors_header.hpp). Errors name the file and what is wrong.
+/// One safetensors file, open for reading. open() checks everything that the header claims against the file
+/// (base/safetensors_header.hpp). Errors name the file and what is wrong.
 class SafetensorsFile {
   public:
     static Result<SafetensorsFile> open(const std::filesystem::path& path);
@@ -42,15 +42,15 @@ class SafetensorsFile {
         std::uint64_t begin = 0;  ///< offset in the file
         std::uint64_t bytes = 0;
     };
-    /// nullptr when there is no such tensor.
+    /// nullptr if there is no such tensor.
     [[nodiscard]] const Entry* find(const std::string& name) const;
 
     /// An owned, contiguous copy on the CPU, in the file's dtype. Any thread.
     [[nodiscard]] Result<torch::Tensor> tensor(const std::string& name) const;
 
-    /// The tensor in the file itself, which it keeps mapped: not to be written to, and only of a file that is not
-    /// changed any more (base/mapped_file.hpp). One thread at a time. Not of BOOL, and an error where the file does not
-    /// have it at a multiple of its elements' size.
+    /// The tensor in the file itself, which it keeps mapped. Do not write to it, and use it only for a file that no
+    /// longer changes (base/files/mapped_file.hpp). One thread at a time. Not for BOOL; an error if its offset in the
+    /// file is not a multiple of its element size.
     [[nodiscard]] Result<torch::Tensor> mapped_tensor(const std::string& name) const;
 
   private:
@@ -65,9 +65,9 @@ class SafetensorsFile {
     mutable std::shared_ptr<const MappedFile> mapped_;  ///< from the first mapped_tensor() on
 };
 
-/// Writes a safetensors file atomically (base/files.hpp), laid out as write_safetensors_header() says. The same tensors
-/// give the same bytes. Tensors may lie on any device and need not be contiguous. Duplicate names and other dtypes are
-/// refused.
+/// Writes a safetensors file atomically (base/files/files.hpp), in the layout of write_safetensors_header(). The same
+/// tensors give the same bytes. Tensors may be on any device and need not be contiguous. Refuses duplicate names and
+/// other dtypes.
 Result<void> write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                                const std::map<std::string, std::string>& metadata = {});
 

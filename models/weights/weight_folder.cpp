@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "base/json_text.hpp"
 #include "base/sha256.hpp"
 
@@ -18,7 +18,7 @@ namespace json = boost::json;
 
 constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{100} << 20;
 
-/// A shard lies beside its index: anything with a folder in it could point outside.
+/// A shard must be in the index's folder: a name with a folder in it could point outside.
 bool is_plain_file_name(const std::string& name) {
     return !name.empty() && name != "." && name != ".." &&
            name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;

@@ -11,28 +11,28 @@
 
 namespace distilld::models {
 
-/// What files may leave out of the names of their tensors.
+/// A prefix that tensor names in files may lack.
 struct NamePrefix {
-    std::string prefix;  ///< empty: nothing
-    std::string except;  ///< a tensor that goes without it
+    std::string prefix;  ///< empty: no prefix
+    std::string except;  ///< a tensor that never has the prefix
 };
 
 /// The tensors of a Hugging Face folder: in model.safetensors, or in the shards that model.safetensors.index.json
 /// names. Errors name the file. Any thread.
 class WeightFolder {
   public:
-    /// Opens the files and checks their headers, and the index against them; reads no tensor. Where no tensor has
-    /// `names.prefix`, they go by their names in the files with it in front.
+    /// Opens the files, and checks their headers and the index against them; reads no tensor. If no tensor has
+    /// `names.prefix`, it is prepended to the names in the files.
     static Result<WeightFolder> open(const std::filesystem::path& folder, const NamePrefix& names = {});
 
     [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
     /// By name.
     [[nodiscard]] std::vector<std::string> names() const;
-    /// The file that holds the tensor; nullptr: none does.
+    /// The file that holds the tensor; nullptr if none does.
     [[nodiscard]] const SafetensorsFile* file_of(const std::string& name) const;
-    /// What that file calls it.
+    /// The tensor's name in that file.
     [[nodiscard]] const std::string& name_in_file(const std::string& name) const;
-    /// SHA-256 of the files' own, in the order of their names: the same weights in the same files. Reads them all.
+    /// SHA-256 of the files' SHA-256s, in the order of file names. Reads all files.
     [[nodiscard]] Result<std::string> hash() const;
 
   private:
@@ -44,7 +44,7 @@ class WeightFolder {
     std::filesystem::path folder_;
     std::vector<SafetensorsFile> files_;
     std::map<std::string, std::size_t> file_of_;    ///< tensor name -> index in files_
-    std::map<std::string, std::string> shortened_;  ///< tensor name -> that in the file, where they differ
+    std::map<std::string, std::string> shortened_;  ///< tensor name -> name in the file, if they differ
 };
 
 }  // namespace distilld::models

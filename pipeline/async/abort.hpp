@@ -5,10 +5,10 @@
 
 namespace distilld {
 
-/// True for operation_aborted, which is how an operation that was cancelled ends: what was asked for, no failure.
+/// Whether this is operation_aborted: a cancelled operation ended as requested, so it is not a failure.
 [[nodiscard]] bool is_abort(const boost::system::error_code& error) noexcept;
 
-/// The same for what a coroutine ended with: a system_error with that code. False for a null pointer.
+/// The same for the exception of a coroutine: a system_error with that code. False for a null pointer.
 [[nodiscard]] bool is_abort(const std::exception_ptr& failure) noexcept;
 
 }  // namespace distilld

@@ -11,9 +11,9 @@
 
 namespace distilld {
 
-/// A bounded queue between coroutines of one strand. Sending waits while it is full, receiving while it is empty.
-/// After close() nothing more is taken in, what is inside can still be received, then receive() answers nothing.
-/// (Asio's experimental channel leaves waiting senders hanging on close, chriskohlhoff/asio#1318.)
+/// A bounded queue between coroutines of one strand. Sending waits while it is full, receiving while it is empty. After
+/// close(), send() takes nothing more, and receive() returns what is left, then nullopt. (Asio's experimental channel
+/// leaves waiting senders hanging on close, chriskohlhoff/asio#1318.)
 template <class T>
 class BoundedChannel {
   public:
@@ -24,7 +24,7 @@ class BoundedChannel {
     BoundedChannel(const BoundedChannel&) = delete;
     BoundedChannel& operator=(const BoundedChannel&) = delete;
 
-    /// False when the channel is closed; the value is dropped then. Throws operation_aborted when cancelled.
+    /// False if the channel is closed; then the value is dropped. Throws operation_aborted when cancelled.
     boost::asio::awaitable<bool> send(T value) {
         while (!closed_ && items_.size() >= capacity_) {
             co_await writable_.wait();
@@ -37,7 +37,7 @@ class BoundedChannel {
         co_return true;
     }
 
-    /// Nothing = closed and empty. Throws operation_aborted when cancelled.
+    /// nullopt: closed and empty. Throws operation_aborted when cancelled.
     boost::asio::awaitable<std::optional<T>> receive() {
         while (items_.empty() && !closed_) {
             co_await readable_.wait();

@@ -16,10 +16,9 @@
 
 namespace distilld {
 
-/// What coroutines of one executor (a strand or a single-threaded context) wait on until another says that something
-/// has changed. A notification is not remembered. The rule is that of every condition variable: look at the state, wait
-/// only while it is not what you need, look again after waking. No wake-up is lost that way, for on one executor
-/// nothing runs between a look and the wait that follows it without a co_await.
+/// A condition variable for coroutines of one executor (a strand or a single-threaded context). Notifications are not
+/// remembered: check the state, wait while it is not what you need, and check again after waking. No wake-up is lost,
+/// because on one executor nothing runs between a check and a wait without a co_await between them.
 class Condition {
   public:
     using TimePoint = std::chrono::steady_clock::time_point;
@@ -28,7 +27,7 @@ class Condition {
     explicit Condition(boost::asio::any_io_executor executor) : executor_(std::move(executor)) {}
     Condition(const Condition&) = delete;
     Condition& operator=(const Condition&) = delete;
-    /// Whoever still waits gets operation_aborted, as from an I/O object that is destroyed.
+    /// Waiters get operation_aborted, as from a destroyed I/O object.
     ~Condition() {
         while (!waiters_.empty()) {
             Waiter& waiter = waiters_.front();
@@ -37,7 +36,7 @@ class Condition {
         }
     }
 
-    /// Wakes all that wait now. They run later, never inside this call.
+    /// Wakes all current waiters. They run later, never inside this call.
     void notify() {
         while (!waiters_.empty()) {
             Waiter& waiter = waiters_.front();
@@ -47,11 +46,11 @@ class Condition {
         }
     }
 
-    /// Waits for the next notify(): true. False when `deadline` comes first. Throws operation_aborted when the waiting
-    /// coroutine is cancelled meanwhile, even if it is notified as well. One that was cancelled before and has switched
-    /// this_coro::throw_if_cancelled off waits like any other.
+    /// Waits for the next notify(): true. False if `deadline` comes first. Throws operation_aborted if the waiting
+    /// coroutine is cancelled meanwhile, even if it is notified as well. A coroutine that was cancelled before, and has
+    /// turned this_coro::throw_if_cancelled off, waits like any other.
     boost::asio::awaitable<bool> wait(TimePoint deadline = kNever) {
-        // The state that co_await gives is a view of the coroutine's own: read it at once.
+        // The result of co_await is a view of the coroutine's state: read it at once.
         const auto state = co_await boost::asio::this_coro::cancellation_state;
         const bool was_cancelled = state.cancelled() != boost::asio::cancellation_type::none;
         Waiter waiter(executor_, deadline);
@@ -68,7 +67,7 @@ class Condition {
 
   private:
     using Hook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
-    /// Leaves the list when its coroutine goes on, or is destroyed while it waits.
+    /// Leaves the list when its coroutine resumes, or is destroyed while waiting.
     struct Waiter : Hook {
         Waiter(const boost::asio::any_io_executor& executor, TimePoint deadline) : timer(executor, deadline) {}
 

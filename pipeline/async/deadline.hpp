@@ -32,7 +32,7 @@ inline boost::asio::awaitable<bool> race_with_timer(boost::asio::awaitable<void>
     auto group = boost::asio::experimental::make_parallel_group(
         boost::asio::co_spawn(executor, std::move(operation), boost::asio::deferred),
         timer.async_wait(boost::asio::deferred));
-    // The group completes when both have: the operation is never left behind.
+    // The group completes when both have ended, so the operation is never left running.
     auto waiting = group.async_wait(boost::asio::experimental::wait_for_one(), boost::asio::use_awaitable);
     const auto [order, failure, expired] = co_await std::move(waiting);
     const bool timed_out = order[0] == 1 && !expired;
@@ -57,7 +57,7 @@ inline boost::asio::awaitable<bool> race_with_watch(boost::asio::awaitable<void>
     if (order[0] == 1 && !watch_failure) {
         co_return false;
     }
-    // What went wrong, not the cancellation that it caused.
+    // Rethrows the original error, not the cancellation that it caused.
     if (watch_failure && !is_abort(watch_failure) && (!failure || is_abort(failure))) {
         std::rethrow_exception(watch_failure);
     }
@@ -69,9 +69,9 @@ inline boost::asio::awaitable<bool> race_with_watch(boost::asio::awaitable<void>
 
 }  // namespace detail
 
-/// Runs `operation` with a deadline. On expiry it is cancelled (terminal cancellation), waited for, and the answer is
-/// empty whatever it came to. Exceptions of the operation pass through, and so does cancellation of the caller.
-/// The executor of the calling coroutine must be a strand or have one thread (Asio's parallel groups need it).
+/// Runs `operation` with a deadline. On expiry, it is cancelled (terminal cancellation) and awaited; the result is
+/// nullopt in any case. Exceptions of the operation pass through, and so does cancellation of the caller. The executor
+/// of the calling coroutine must be a strand or have one thread (Asio's parallel groups need it).
 template <class T>
 boost::asio::awaitable<std::optional<T>> with_deadline(boost::asio::awaitable<T> operation,
                                                        std::chrono::nanoseconds deadline) {
@@ -90,9 +90,9 @@ inline boost::asio::awaitable<bool> with_deadline(boost::asio::awaitable<void> o
     return detail::race_with_timer(std::move(operation), deadline);
 }
 
-/// Runs `operation` until `watch` returns: a deadline that is no time but an event (a client has left). The operation
-/// is cancelled then, waited for, and the answer is empty. An operation that ends first cancels the watch, which is
-/// waited for, too. Exceptions of either pass through, and so does cancellation of the caller. Executor as above.
+/// Runs `operation` until `watch` returns: the deadline is an event (a client has left). The operation is then
+/// cancelled and awaited, and the result is nullopt. An operation that ends first cancels the watch, which is awaited
+/// too. Exceptions of either pass through, and so does cancellation of the caller. Executor as above.
 template <class T>
 boost::asio::awaitable<std::optional<T>> run_until(boost::asio::awaitable<T> operation,
                                                    boost::asio::awaitable<void> watch) {

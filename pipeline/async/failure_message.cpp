@@ -8,7 +8,7 @@ std::string failure_message(const std::exception_ptr& failure) {
     } catch (const std::exception& error) {
         return error.what();
     } catch (...) {
-        return "something that is no exception was thrown";
+        return "something that is not an exception was thrown";
     }
 }
 

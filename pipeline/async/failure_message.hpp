@@ -5,7 +5,7 @@
 
 namespace distilld {
 
-/// What the exception says of itself. `failure` is not null.
+/// The message of the exception. `failure` must not be null.
 [[nodiscard]] std::string failure_message(const std::exception_ptr& failure);
 
 }  // namespace distilld

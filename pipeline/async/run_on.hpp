@@ -77,10 +77,10 @@ struct RunOnInitiation {
 
 }  // namespace detail
 
-/// Runs `function()` on another executor (a thread pool that computes) and answers its value, or throws its exception,
-/// on the caller's own executor: the coroutine itself never leaves its strand. Cannot be interrupted: a cancelled
-/// caller still waits for the function, so a long one should look at a stop_token of its own. The function object is
-/// destroyed on the compute executor.
+/// Runs `function()` on another executor (a thread pool) and returns its value, or throws its exception, on the
+/// caller's executor: the coroutine itself never leaves its strand. Cannot be interrupted: a cancelled caller still
+/// waits for the function, so long functions should check a stop_token. The function object is destroyed on the compute
+/// executor.
 template <class Function>
 boost::asio::awaitable<std::invoke_result_t<Function&>> run_on(boost::asio::any_io_executor compute,
                                                                Function function) {

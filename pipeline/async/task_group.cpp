@@ -26,7 +26,7 @@ void TaskHandle::cancel() {
         return;
     }
     task->cancelled = true;
-    // One that waits to be started is not told: asio's co_spawn would throw out of the executor's run().
+    // A task that waits to be started gets no signal: asio's co_spawn would throw out of the executor's run().
     if (task->started) {
         task->cancellation.emit(asio::cancellation_type::terminal);
     }
@@ -67,8 +67,8 @@ struct TaskGroup::State {
                 failure = std::current_exception();
             }
         }
-        // co_spawn awaits once more after a task that never waited; were that one cancelled by itself, this would throw
-        // out of the executor's run().
+        // co_spawn awaits once more after a task that never waited. If that task was cancelled by itself, this would
+        // throw out of the executor's run().
         co_await asio::this_coro::throw_if_cancelled(false);
         if (failure) {
             std::rethrow_exception(failure);
@@ -78,7 +78,7 @@ struct TaskGroup::State {
     void cancel_all() {
         closed = true;
         cancelled = true;
-        // What a task does when it is cancelled may change the list.
+        // A cancelled task may change the list.
         std::vector<TaskHandle> running(tasks.begin(), tasks.end());
         for (auto& task : running) {
             task.cancel();
@@ -166,7 +166,7 @@ asio::awaitable<void> TaskGroup::join() {
             if (!is_abort(error.code())) {
                 throw;
             }
-            // Cancelled: seen above.
+            // Cancelled: handled at the start of the loop.
         }
     }
     co_await asio::this_coro::throw_if_cancelled(throwing);

@@ -5,9 +5,9 @@
 
 namespace distilld {
 
-/// Completion token of socket and timer operations: `co_await` gives a tuple whose first element is the error_code, so
-/// that an error is a value and no exception. (A coroutine that was cancelled before still gets operation_aborted
-/// thrown by the co_await itself.)
+/// Completion token of socket and timer operations: `co_await` returns a tuple with the error_code first, so an error
+/// is a value, not an exception. (If the coroutine was cancelled before, the co_await itself still throws
+/// operation_aborted.)
 inline constexpr auto kTuple = boost::asio::as_tuple(boost::asio::use_awaitable);
 
 }  // namespace distilld

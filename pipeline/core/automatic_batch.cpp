@@ -10,7 +10,7 @@
 namespace distilld {
 namespace {
 
-/// A power of two, so that a micro-batch can be halved where memory does not suffice.
+/// A power of two, so that a micro-batch can be halved if memory does not suffice.
 std::uint32_t sequences_of(std::uint64_t rows, std::uint32_t micro_batches) {
     const std::uint64_t by_rows = rows / kMinStepsOfEpoch / micro_batches;
     return static_cast<std::uint32_t>(std::bit_floor(std::clamp<std::uint64_t>(by_rows, 1, kMaxAutomaticSequences)));
@@ -61,8 +61,8 @@ LogEvent steps_line(const TrainingSpec& training, std::uint64_t rows, std::uint6
     }
     if (training.epochs) {
         return {"info",
-                "this run goes on as an earlier version began it: its steps run on from one epoch into the "
-                "next, and rows behind the last whole step are left out: " +
+                "this run was started by an earlier version and keeps its plan: steps cross epoch boundaries, "
+                "and rows after the last whole step are left out: " +
                     counted(total_steps, "step") + " of " + counted(of_step, "sequence")};
     }
     if (rows < of_step) {
@@ -70,7 +70,7 @@ LogEvent steps_line(const TrainingSpec& training, std::uint64_t rows, std::uint6
                 "/training/max_steps: a step takes " + counted(of_step, "sequence") + ", but the data has " +
                     counted(rows, "row") +
                     ", so each step repeats rows: lower /training/batch_size or /training/micro_batches, or give "
-                    "/training/epochs in place of max_steps, because a step then has each row at most once"};
+                    "/training/epochs in place of max_steps, which uses each row at most once per step"};
     }
     return {"info", ""};
 }

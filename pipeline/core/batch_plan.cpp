@@ -54,7 +54,7 @@ std::vector<std::uint64_t> BatchPlan::rows_of(std::uint64_t number) const {
     if (once_) {
         return number < batches_.size() ? batches_[number] : std::vector<std::uint64_t>();
     }
-    // Of an epoch that ends with a smaller micro-batch: as if it had the rows that this one lacks.
+    // An epoch that ends with a smaller micro-batch counts as if this micro-batch were full.
     const std::uint64_t of_epoch = order_.ends_epochs ? batches_of_epoch() * batch_size_ : rows_;
     std::vector<std::uint64_t> rows;
     for (std::uint64_t i = 0; i < batch_size_; ++i) {
@@ -71,7 +71,7 @@ StepPlan BatchPlan::steps_of(std::uint32_t micro_batches) const {
 }
 
 const std::vector<std::uint64_t>& BatchPlan::permutation(std::uint64_t epoch) const {
-    // Two slots: a micro-batch may touch two epochs, and prefetch runs ahead of evaluation of the plan elsewhere.
+    // Two slots: a micro-batch may touch two epochs, and prefetch runs ahead of other users of the plan.
     Cached& cached = cache_[epoch % 2];
     if (cached.order.size() != rows_ || cached.epoch != epoch) {
         cached.epoch = epoch;
@@ -102,12 +102,12 @@ void BatchPlan::group_by_length(std::vector<std::uint64_t>& order, std::uint64_t
     const std::vector<std::uint32_t>& lengths = *order_.lengths;
     const auto at = [&order](std::uint64_t position) { return order.begin() + static_cast<std::ptrdiff_t>(position); };
     const std::uint64_t before = order_.ends_epochs ? first : epoch * rows_ + first;
-    const std::uint64_t begun = before % grouped_by_;  // rows of a micro-batch that another has begun
+    const std::uint64_t begun = before % grouped_by_;  // rows of a micro-batch that began before `first`
     std::uint64_t begin = begun == 0 ? first : first + grouped_by_ - begun;
     for (std::uint64_t window = 1; begin + grouped_by_ <= end; ++window) {
         const std::uint64_t batches = std::min(kLengthWindow, (end - begin) / grouped_by_);
         const std::uint64_t window_end = begin + batches * grouped_by_;
-        // Rows of one length stay as they were shuffled.
+        // Rows of the same length keep their shuffled order.
         std::vector<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> by_length;
         for (std::uint64_t position = begin; position < window_end; ++position) {
             by_length.emplace_back(lengths.at(order[position]), position, order[position]);
@@ -145,7 +145,7 @@ std::uint64_t StepPlan::step_of(std::uint64_t micro_batch) const noexcept {
 
 std::uint64_t steps_of_epochs(std::uint64_t rows, std::uint64_t of_step, double epochs, bool ends_epochs) {
     const auto per_step = static_cast<double>(of_step);
-    // 0.29 epochs of 100 steps are 29 steps, although 100 · 0.29 is a little less in floating point, and 0.07 are 7.
+    // 0.29 epochs of 100 steps are 29 steps and 0.07 are 7, although both products are slightly off in floating point.
     constexpr double kRounding = 1 + 1e-12;
     const auto count = static_cast<double>(rows);
     const double steps = ends_epochs ? std::ceil(std::ceil(count / per_step) * epochs / kRounding)

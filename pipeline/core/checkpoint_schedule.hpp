@@ -4,19 +4,19 @@
 #include <optional>
 
 #include "base/time.hpp"
-#include "pipeline/core/job_spec.hpp"
+#include "pipeline/core/spec_sections.hpp"
 
 namespace distilld {
 
-/// When a checkpoint is due: every so many steps, or when so much time has passed since the last one was on the disk,
-/// whichever comes first. Time decides when a checkpoint is written, never what is in it. Pure.
+/// When a checkpoint is due: after a number of steps, or after a time since the last one was on the disk, whichever
+/// comes first. Time decides when a checkpoint is written, never its content. Pure.
 class CheckpointSchedule {
   public:
-    /// Of `spec`, every_steps and every_secs count, 0 of either = not by that. The run begins at `start`.
+    /// Uses every_steps and every_secs of `spec`; 0 disables one. The run begins at `start`.
     CheckpointSchedule(const CheckpointSpec& spec, Instant start);
 
-    /// After `step` steps. A step number and a request for one are due even while one is being written; time is not,
-    /// or a disk that is slower than the interval would hold the training up all the time.
+    /// Whether a checkpoint is due after `step` steps. Step numbers count even while a checkpoint is being written.
+    /// Time does not, because a disk slower than the interval would always hold up training.
     [[nodiscard]] bool due(std::uint64_t step, Instant now) const;
 
     /// A checkpoint has been taken and is being written.

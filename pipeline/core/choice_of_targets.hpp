@@ -5,7 +5,7 @@
 
 namespace distilld {
 
-/// What a job would ask for by name to get rows of this kind.
+/// The name of the targets that yield rows of this kind.
 [[nodiscard]] constexpr TargetsChoice choice_of(TeacherTargets::Kind kind) noexcept {
     switch (kind) {
         case TeacherTargets::Kind::topk:

@@ -3,8 +3,7 @@
 #include "base/describes.hpp"
 #include "pipeline/core/worker_events.hpp"
 
-/// The fields of each event and order, by the names under which they are sent, stored and shown: the worker protocol,
-/// the records of a job and the REST API all take them from here.
+/// The fields of each event and order, by name: for the worker protocol, the records of a job and the REST API.
 namespace distilld {
 
 BOOST_DESCRIBE_STRUCT(StageTimes, (), (stage, busy_seconds, wait_input_seconds, wait_output_seconds))

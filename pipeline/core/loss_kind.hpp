@@ -6,8 +6,8 @@
 
 namespace distilld {
 
-/// What a step's loss is made of; empty where its parts are not known. (Both parts are measured whatever they count
-/// for, and kd_ratio is not in the event: a loss that is one of them is that one.)
+/// The parts of a step's loss; empty if unknown. (The event has no kd_ratio, but both parts: a loss that equals one of
+/// them consists of it.)
 [[nodiscard]] inline const char* loss_kind(const ProgressEvent& progress) noexcept {
     constexpr double kRounding = 1e-6;
     const auto is = [&progress](double part) { return std::abs(progress.loss - part) <= kRounding * std::abs(part); };

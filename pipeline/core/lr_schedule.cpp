@@ -37,11 +37,11 @@ std::string why_nothing_is_learnt(const TrainingSpec& training, std::uint64_t to
     if (training.learning_rate == 0) {
         return "/training/learning_rate: is 0, so no weight would change: give one above 0";
     }
-    // Behind the warm-up comes a step with the full learning rate.
+    // A step with the full learning rate must follow the warm-up.
     if (training.warmup_steps >= total_steps) {
         return "/training/warmup_steps: the warm-up of " + std::to_string(training.warmup_steps) +
                " steps does not end before the run, which has " + std::to_string(total_steps) +
-               ", so the learning rate never reaches its peak: take fewer, or say /training/warmup_ratio, a share of "
+               ", so the learning rate never reaches its peak: use fewer, or set /training/warmup_ratio, a share of "
                "all steps";
     }
     return {};

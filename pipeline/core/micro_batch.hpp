@@ -14,11 +14,10 @@ namespace distilld {
 /// Label of a position that carries no loss (padding, prompt).
 inline constexpr std::int32_t kIgnoredLabel = -100;
 
-/// In TeacherTargets::tail: the teacher did not say; it is then 1 − Σp.
+/// In TeacherTargets::tail: unknown, so 1 − Σp.
 inline constexpr float kUnknownTail = std::numeric_limits<float>::infinity();
 
-/// One of several documents of a row that are kept apart: no position of it sees another's, and its positions count
-/// from 0.
+/// One of several separate documents of a row: its positions see only their own document and count from 0.
 struct RowDocument {
     std::uint32_t row = 0;
     std::uint32_t begin = 0;   ///< column of its first input position
@@ -27,7 +26,7 @@ struct RowDocument {
 };
 
 /// Token ids of one micro-batch, row-major [rows, columns]. labels[b][t] is the token that follows input_ids[b][..t],
-/// already shifted; kIgnoredLabel where there is none. A row shorter than `columns` is padded on the right.
+/// already shifted, or kIgnoredLabel if there is none. A row shorter than `columns` is padded on the right.
 struct TokenBatch {
     std::uint64_t number = 0;   ///< micro-batch number, from 0, over the whole job
     std::uint32_t rows = 0;     ///< B
@@ -35,8 +34,8 @@ struct TokenBatch {
     std::vector<std::int32_t> input_ids;
     std::vector<std::int32_t> labels;
     std::vector<std::int32_t> lengths;   ///< [rows] input positions that are not padding
-    std::vector<std::uint64_t> row_ids;  ///< [rows] numbers of the dataset's rows; empty when they are of no dataset
-    std::vector<RowDocument> documents;  ///< of rows with several, by row and column; empty: each row is one
+    std::vector<std::uint64_t> row_ids;  ///< [rows] numbers of the dataset's rows; empty without a dataset
+    std::vector<RowDocument> documents;  ///< of rows with several, by row and column; empty: one per row
     std::uint64_t target_tokens = 0;     ///< labels that are not kIgnoredLabel
 };
 
@@ -56,35 +55,35 @@ enum class ElementType { f16, bf16, f32, i32, u32, i64, u8 };
     }
 }
 
-/// Bytes of one array: little-endian, row-major, possibly unaligned (they may lie inside a response body), so copy
-/// them, do not cast them.
+/// Bytes of one array: little-endian, row-major, possibly unaligned inside a response body: copy them, do not cast
+/// them.
 struct ArrayView {
     ElementType type = ElementType::f32;
     std::span<const std::byte> bytes;
 };
 
-/// What the teacher says of one micro-batch: for each position (b, t) its distribution over the token that follows
-/// input_ids[b][..t]. A protocol whose servers align their rows otherwise shifts them.
+/// The teacher's answer for one micro-batch: for each position (b, t), its distribution over the token after
+/// input_ids[b][..t]. Protocols shift rows that are aligned differently.
 struct TeacherTargets {
     enum class Kind {
         topk,
         logits,
-        hidden_states,  ///< the input of the teacher's head; the head itself comes apart
+        hidden_states,  ///< the input of the teacher's head; the head is fetched separately
     };
     Kind kind = Kind::topk;
     std::uint32_t rows = 0;        ///< B
     std::uint32_t columns = 0;     ///< T
     std::uint32_t width = 0;       ///< k (topk), V (logits) or H, the hidden size (hidden_states)
-    std::uint64_t vocabulary = 0;  ///< tokens that the teacher knows; 0 = it did not say
+    std::uint64_t vocabulary = 0;  ///< tokens that the teacher knows; 0 = unknown
     ArrayView ids;                 ///< topk: [B, T, k] i32 or u32, by descending probability
     ArrayView values;              ///< [B, T, width] f16, bf16 or f32: log-probabilities at temperature 1 (topk),
                                    ///< logits, or hidden states
     ArrayView tail;                ///< topk: [B, T] f32, log of the mass outside the k; kUnknownTail, or empty: 1 − Σp
-    ArrayView loss_mask;           ///< [B, T] u8: 0 marks a row that the teacher did not give. It carries no loss, and
-                                   ///< what stands in the other arrays means nothing. Empty: every row was given
+    ArrayView loss_mask;           ///< [B, T] u8: 0 marks a missing row. It carries no loss, and
+                                   ///< its entries in the other arrays are unspecified. Empty: no row is missing
     std::shared_ptr<const void> owner;  ///< keeps the bytes alive
     std::size_t held_bytes = 0;         ///< memory that `owner` holds, counted against the window's byte limit
-    std::uint64_t wire_bytes = 0;       ///< bodies of the answers as they came over the wire; 0 = none did
+    std::uint64_t wire_bytes = 0;       ///< bytes of the answers on the wire; 0 = none
 };
 
 /// One micro-batch on its way through the graph.

@@ -6,7 +6,7 @@
 
 namespace distilld {
 
-/// An order of a micro-batch's documents in which those of one length stand together.
+/// An order of a micro-batch's documents that groups equal lengths.
 [[nodiscard]] inline bool longest_first(const RowDocument& a, const RowDocument& b) noexcept {
     return std::tuple(b.length, a.row, a.begin) < std::tuple(a.length, b.row, b.begin);
 }

@@ -13,7 +13,7 @@ namespace {
 
 using Row = std::vector<std::uint64_t>;
 
-/// Of the documents [first, end).
+/// Packs the documents [first, end).
 std::vector<Row> fill_rows(std::span<const std::uint32_t> lengths, std::uint64_t first, std::uint64_t end,
                            std::uint32_t capacity) {
     std::vector<std::uint64_t> by_length(end - first);
@@ -22,7 +22,7 @@ std::vector<Row> fill_rows(std::span<const std::uint32_t> lengths, std::uint64_t
         return lengths[a] != lengths[b] ? lengths[a] > lengths[b] : a < b;
     });
     std::vector<Row> rows;
-    std::set<std::pair<std::uint32_t, std::size_t>> with_room;  // positions left, and in which row
+    std::set<std::pair<std::uint32_t, std::size_t>> with_room;  // free positions, and the row
     for (const std::uint64_t document : by_length) {
         const std::uint32_t length = lengths[document];
         if (length == 0 || length > capacity) {

@@ -14,16 +14,15 @@ using Doubles = double __attribute__((vector_size(kLanes * sizeof(double))));
 using Longs = std::int64_t __attribute__((vector_size(kLanes * sizeof(double))));
 using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
 
-/// Below it the result, which would be no normal number, counts as 0.
+/// Below this, the result would be subnormal and counts as 0.
 constexpr double kSmallest = -708.0;
 
-/// e^x of numbers that are not above 0. By reference, since vectors are passed differently by the code of other
-/// targets.
+/// e^x for x ≤ 0. Takes a reference, because code for other targets passes vectors differently.
 [[gnu::always_inline]] inline void raise(Doubles& x) {
     constexpr double kLog2E = 1.4426950408889634;
     constexpr double kLn2High = 6.93145751953125e-1;  // its low bits are 0: a product with n is exact
     constexpr double kLn2Low = 1.42860682030941723212e-6;
-    constexpr double kRounder = 6755399441055744.0;  // 1.5·2^52: what is added to it becomes a whole number
+    constexpr double kRounder = 6755399441055744.0;  // 1.5·2^52: adding it rounds to a whole number
     const Longs gone = x < kSmallest;
     const Doubles in_range = reinterpret_cast<Doubles>(reinterpret_cast<Longs>(x) & ~gone);
     const Doubles shifted = in_range * kLog2E + kRounder;
@@ -43,12 +42,12 @@ constexpr double kSmallest = -708.0;
     p = p * r + 0.5;
     p = p * r + 1.0;
     p = p * r + 1.0;
-    // n stands in the low bits of `shifted`: into the exponent.
+    // Moves n from the low bits of `shifted` into the exponent.
     const Longs scaled = reinterpret_cast<Longs>(p) + (reinterpret_cast<Longs>(shifted) << 52);
     x = reinterpret_cast<Doubles>(scaled & ~gone);
 }
 
-/// Four logits from `at` on, less max; what is behind the end counts as −inf.
+/// Loads four logits from `at` on, minus max; −inf beyond the end.
 [[gnu::always_inline]] inline void load(std::span<const float> logits, std::size_t at, double max, Doubles& x) {
     Floats four{};
     if (at + kLanes <= logits.size()) {
@@ -92,7 +91,7 @@ constexpr double kSmallest = -708.0;
         Doubles mass = x;
         raise(mass);
         total += mass;
-        // 0 · −inf is no number.
+        // 0 · −inf is a NaN.
         const Longs none = mass == 0.0;
         weighted += reinterpret_cast<Doubles>(reinterpret_cast<Longs>(x * mass) & ~none);
     }
@@ -130,7 +129,7 @@ constexpr double kSmallest = -708.0;
     return most;
 }
 
-// The same for wider registers, without fused multiplication: the same bits.
+// The same for wider registers, without fused multiply-add, so the bits are the same.
 #if defined(__x86_64__)
 __attribute__((target("avx2"))) double add_masses_avx2(std::span<const float> logits, double max) {
     return add_masses(logits, max);

@@ -6,7 +6,7 @@
 
 namespace distilld {
 
-/// Ids that a tokenizer gives a meaning: begin and end of a text, padding. Without one, there is none.
+/// Special ids of a tokenizer: begin and end of a text, padding. Absent: none.
 struct SpecialTokens {
     std::optional<std::int64_t> bos;
     std::vector<std::int64_t> eos;

@@ -6,8 +6,8 @@
 
 namespace distilld {
 
-/// The stages of a training job's graph, in the order in which a micro-batch passes them; then what the recorder has
-/// the student for at step borders.
+/// The stages of a training job's graph, in the order in which a micro-batch passes them; then the recorder's uses of
+/// the student between steps.
 enum class Stage { plan, teacher, decode, staging, student, optimizer, recorder, evaluation, snapshot };
 
 /// Their names in status, metrics and traces, in the order of the enumerators.

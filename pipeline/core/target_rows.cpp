@@ -11,9 +11,9 @@
 namespace distilld {
 namespace {
 
-/// Rounding of fp16 and a softmax in lower precision may lift a certain token a little above zero.
+/// fp16 rounding and a low-precision softmax may lift the log-probability of a certain token slightly above 0.
 constexpr float kMaxLogProbability = 0.01F;
-/// Logits that are looked at together for one that is among the best.
+/// Logits per block that is searched for one of the best k.
 constexpr std::size_t kBlock = 64;
 
 template <class T>
@@ -43,8 +43,8 @@ void for_each_float(const ArrayView& array, Visit visit) {
     }
 }
 
-// Whether all is well, first of all: loops of one type without a branch, which the compiler makes vectors of. Only
-// where it is not are the rows looked at one by one, for what is wrong and for whether the teacher gave them at all.
+// First, loops over one type without branches, which the compiler vectorizes, check whether everything is right. Only
+// if not, the rows are checked one by one for what is wrong, and for whether the teacher gave them at all.
 
 /// Whether `right(bits)` holds for each of `count` elements of type T from element `first` on.
 template <class T, class Right>
@@ -56,7 +56,7 @@ bool all_right(std::span<const std::byte> bytes, std::size_t first, std::size_t 
     return !wrong;
 }
 
-/// The largest 16-bit float of this form that is no larger than `bound`, which is positive.
+/// The bits of the largest 16-bit float of this format up to `bound`, which is positive.
 template <class ToBits, class ToFloat>
 std::uint16_t floor_bits(float bound, ToBits to_bits, ToFloat to_float) {
     const std::uint16_t bits = to_bits(bound);
@@ -67,7 +67,7 @@ constexpr std::uint16_t kSign16 = 0x8000;
 constexpr std::uint16_t kInfiniteHalf = 0x7C00;
 constexpr std::uint16_t kInfiniteBfloat16 = 0x7F80;
 
-/// No NaN, and nothing above kMaxLogProbability.
+/// Whether there is no NaN, and nothing above kMaxLogProbability.
 bool all_log_probabilities(const ArrayView& array) {
     const std::size_t count = array.bytes.size() / element_size(array.type);
     if (array.type == ElementType::f32) {
@@ -76,14 +76,14 @@ bool all_log_probabilities(const ArrayView& array) {
     const bool half = array.type == ElementType::f16;
     const std::uint16_t max = half ? floor_bits(kMaxLogProbability, float_to_half, half_to_float)
                                    : floor_bits(kMaxLogProbability, float_to_bfloat16, bfloat16_to_float);
-    // Negative ones from minus zero to minus infinity lie behind the sign.
+    // Less the sign bit, −0 to −inf are 0 to `infinite`.
     const auto infinite = static_cast<std::uint16_t>(half ? kInfiniteHalf : kInfiniteBfloat16);
     return all_right<std::uint16_t>(array.bytes, 0, count, [max, infinite](std::uint16_t bits) {
         return bits <= max || static_cast<std::uint16_t>(bits - kSign16) <= infinite;
     });
 }
 
-/// What a row of logits must not hold, and what it must.
+/// Whether no value is unusable and each row has a finite one.
 template <class T, class Unusable, class Finite>
 bool all_rows_of_logits(const TeacherTargets& targets, Unusable unusable, Finite finite) {
     const std::size_t rows = std::size_t{targets.rows} * targets.columns;
@@ -149,7 +149,7 @@ std::optional<std::string> id_defect(const TeacherTargets& targets, std::uint32_
     return std::nullopt;
 }
 
-/// `width` elements a row.
+/// `width` elements per row.
 std::optional<std::string> log_probability_defect(const TeacherTargets& targets, const ArrayView& array,
                                                   std::size_t width, const char* what) {
     if (all_log_probabilities(array)) {
@@ -162,7 +162,7 @@ std::optional<std::string> log_probability_defect(const TeacherTargets& targets,
             return true;
         }
         defect = std::string(what) + " " + std::to_string(index) + " is " + std::to_string(value) +
-                 ", which is no log-probability";
+                 ", which is not a log-probability";
         return false;
     });
     return defect;
@@ -248,13 +248,13 @@ std::optional<std::string> find_defect(const TeacherTargets& targets, std::uint3
         case TeacherTargets::Kind::hidden_states:
             return hidden_state_defect(targets);
     }
-    return "the targets are of no known kind";
+    return "unknown kind of targets";
 }
 
 std::optional<std::string> find_missing_row(const TeacherTargets& targets, const TokenBatch& tokens) {
     for (std::size_t row = 0; row < targets.loss_mask.bytes.size(); ++row) {
         if (!row_is_given(targets, row) && tokens.labels[row] != kIgnoredLabel) {
-            return position_text(row, targets.columns) + ": the teacher gave no row, and the position carries a loss";
+            return position_text(row, targets.columns) + ": the teacher sent no row for a position that carries a loss";
         }
     }
     return std::nullopt;
@@ -283,7 +283,7 @@ bool TopKReducer::add_row(std::span<const float> logits) {
     }
     heap_.clear();
     float max_logit = -std::numeric_limits<float>::infinity();
-    // Of a large vocabulary nearly every block has nothing that is better than the best k so far.
+    // In a large vocabulary, nearly every block has nothing better than the best k so far.
     for (std::size_t first = 0; first < logits.size(); first += kBlock) {
         const auto block = logits.subspan(first, std::min(kBlock, logits.size() - first));
         const float best = largest(block);
@@ -311,7 +311,7 @@ bool TopKReducer::add_row(std::span<const float> logits) {
     for (const Entry& entry : heap_) {
         inside += std::exp(static_cast<double>(entry.logit) - max_logit);
     }
-    // Of the others alone: the difference of the sums would be rounding where the tail is small.
+    // Sums only the others: if the tail is small, the difference of the sums would be rounding.
     others_.assign(logits.begin(), logits.end());
     for (const Entry& entry : heap_) {
         others_[static_cast<std::size_t>(entry.id)] = -std::numeric_limits<float>::infinity();

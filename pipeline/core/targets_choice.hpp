@@ -6,12 +6,12 @@
 
 namespace distilld {
 
-/// What a job wants the teacher to say of each position.
+/// The answers that a job wants per position.
 enum class TargetsChoice {
-    automatic,  ///< top-k rows where top_k says how wide; else the fewest bytes that are exact
+    automatic,  ///< top-k rows if top_k is set; otherwise the smallest exact form
     topk,
     logits,
-    hidden,  ///< hidden states; logits are computed beside the student, with the teacher's head
+    hidden,  ///< hidden states; logits are computed next to the student, with the teacher's head
 };
 
 inline constexpr std::array kTargetsChoiceNames{

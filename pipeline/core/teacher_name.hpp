@@ -5,8 +5,16 @@
 
 namespace distilld {
 
-/// What is said of `/teacher`, said of that one of several teachers: the pointers `/teacher/…` in the text, which begin
-/// it or stand behind a space or a bracket, become `/teachers/NAME/…`.
+// Teachers in `/teachers` have names; the empty name means `/teacher`.
+
+/// "/teachers/NAME", or "/teacher".
+[[nodiscard]] std::string teacher_pointer(std::string_view name);
+
+/// Turns a text about `/teacher` into a text about this teacher: pointers `/teacher/…` at the beginning or after a
+/// space, a quotation mark or a bracket become `/teachers/NAME/…`.
 [[nodiscard]] std::string of_named_teacher(std::string text, std::string_view name);
+
+/// The same after "teacher NAME: ", for users.
+[[nodiscard]] std::string said_of_teacher(std::string_view name, std::string text);
 
 }  // namespace distilld

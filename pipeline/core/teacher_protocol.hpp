@@ -6,12 +6,11 @@
 
 namespace distilld {
 
-/// How a teacher is spoken to over the network. What a protocol does stands in a folder (or file) of its own under
-/// pipeline/teacher/protocols and in a row of the registry there.
+/// The protocol of a teacher's endpoints. Each has a folder or file in pipeline/teacher/protocols and a row in the
+/// registry there.
 enum class TeacherProtocol { automatic, kserve, seed, vllm, vllm_generate, sglang, trl };
 
-/// What job specs, messages and metrics call a protocol: the one table of the names, in the order in which people are
-/// told of them.
+/// The names of protocols in job specs, messages and metrics, in the order of the documentation.
 inline constexpr std::array kTeacherProtocolNames{
     EnumName<TeacherProtocol>{"kserve", TeacherProtocol::kserve},
     EnumName<TeacherProtocol>{"seed", TeacherProtocol::seed},
@@ -22,7 +21,7 @@ inline constexpr std::array kTeacherProtocolNames{
     EnumName<TeacherProtocol>{"auto", TeacherProtocol::automatic},
 };
 
-/// What a job that names none speaks.
+/// The default.
 inline constexpr TeacherProtocol kDefaultTeacherProtocol = kTeacherProtocolNames.front().value;
 
 [[nodiscard]] constexpr const char* to_string(TeacherProtocol protocol) noexcept {

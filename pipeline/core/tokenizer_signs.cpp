@@ -11,7 +11,7 @@ TokenizersAre compare(const TokenizerSigns& a, const TokenizerSigns& b) {
     if (a.ids.size() <= a.frame || b.ids.size() <= b.frame) {
         return TokenizersAre::not_compared;
     }
-    // Where in the ids the frame ends is not said: with it, they hold the text's own one after the other.
+    // The place of the frame in the ids is unknown, but without the frame, the text's own ids follow each other.
     const bool a_is_longer = a.ids.size() - a.frame == b.ids.size() - b.frame && a.frame > b.frame;
     const TokenizerSigns& framed = a_is_longer ? a : b;
     const TokenizerSigns& plain = a_is_longer ? b : a;

@@ -44,7 +44,7 @@ bool has_finite(const ArrayView& values, std::size_t first, std::size_t count) {
     return false;
 }
 
-/// Rows of `vocabulary` logits, the first of them, or filled up.
+/// Cuts rows of logits to `vocabulary`, or pads them with −inf.
 Result<TeacherTargets> fit_logits(TeacherTargets targets, std::uint32_t vocabulary) {
     const std::size_t size = element_size(targets.values.type);
     const std::size_t positions = std::size_t{targets.rows} * targets.columns;
@@ -122,7 +122,7 @@ class TopkFit {
         std::shared_ptr<const void> before;  // of the loss mask
     };
 
-    /// False when nothing is left of it.
+    /// False if nothing is left of the row.
     bool fit(std::size_t row) {
         const std::span<std::int32_t> ids = std::span(held_->ids).subspan(row * width_, width_);
         const std::span<float> values = std::span(held_->values).subspan(row * width_, width_);
@@ -165,7 +165,7 @@ class TopkFit {
         return true;
     }
 
-    /// The highest ids that `named` does not name, descending.
+    /// The highest ids that are not in `named`, descending.
     void name_unnamed(std::span<const std::int32_t> named, std::span<std::int32_t> ids) const {
         std::vector<std::int32_t> taken(named.begin(), named.end());
         std::sort(taken.begin(), taken.end());

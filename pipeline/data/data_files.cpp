@@ -4,7 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/file_patterns.hpp"
+#include "base/files/file_patterns.hpp"
 
 namespace distilld {
 
@@ -27,7 +27,7 @@ Result<std::vector<fs::path>> files_of(const std::string& entry) {
     return std::vector<fs::path>(names->begin(), names->end());
 }
 
-/// By which two names of one file are known.
+/// A key that is the same for all names of a file.
 std::string identity_of(const fs::path& file) {
     std::error_code unknown;
     const fs::path canonical = fs::weakly_canonical(file, unknown);

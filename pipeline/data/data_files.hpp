@@ -9,16 +9,15 @@
 
 namespace distilld {
 
-/// The files that a list names, in its order. An entry is a file, or a pattern as shells have it (glob(7): `*`, `?`,
-/// `[a-z]`) that stands for the files of which it tells, folders left out, sorted by the bytes of their names. A file
-/// that is there under an entry's very name is that file, whatever characters the name has. A file that several entries
-/// name stands where the first of them has it, once.
-/// A pattern that no file matches is an error; a file that is not there is one for who opens it. Errors begin with
-/// `pointer` (/dataset/train), behind it the number of the entry where there are several (/dataset/train/1).
+/// The files that a list names, in its order. An entry is a file or a pattern (glob(7): `*`, `?`, `[a-z]`) for the
+/// matching files, without folders, sorted by the bytes of their names. If a file has exactly the entry's name, the
+/// entry is that file. A file in several entries counts once, at the first. A pattern without a match is an error; a
+/// missing file is an error when it is opened. Errors begin with `pointer` (/dataset/train), followed by the number of
+/// the entry if there are several (/dataset/train/1).
 Result<std::vector<std::filesystem::path>> find_data_files(std::span<const std::string> entries,
                                                            const std::string& pointer);
 
-/// Files of one dataset, at most.
+/// Maximum number of files of one dataset.
 inline constexpr std::size_t kMaxDataFiles = 100'000;
 
 }  // namespace distilld

@@ -27,13 +27,13 @@ Error nothing_in(Files files, const DatasetRows& rows, const std::string& of_who
     const std::string which = one ? files.front().string() + ": " : "the " + std::to_string(files.size()) + " files ";
     if (rows.documents_read == 0) {
         return invalid_input(which + (one ? "is" : "are") +
-                             " empty: give it at least one document, one to a line, such as {\"text\": \"…\"}");
+                             " empty: write at least one document, one per line, such as {\"text\": \"…\"}");
     }
     return invalid_input(which + (one ? "holds" : "hold") + " no row to learn from" + of_whom +
                          ": no document has two tokens, the second of them a target");
 }
 
-/// Of several parts: their rows as they begin in the files.
+/// The rows of several parts, in the order in which they begin in the files.
 std::vector<PartRow> order_of(const std::vector<BuiltRows>& parts) {
     std::vector<PlacedRow> placed;
     for (std::uint32_t part = 0; part < parts.size(); ++part) {
@@ -45,7 +45,7 @@ std::vector<PartRow> order_of(const std::vector<BuiltRows>& parts) {
     return in_order(std::move(placed));
 }
 
-/// One part each for the teachers that the documents name, or one for all.
+/// One part per teacher that documents may name, or one part for all.
 Result<DatasetRows> read_rows(Files files, const Tokenizer* tokenizer, const DatasetOptions& options,
                               TokenDraft* draft) {
     std::vector<RowBuilder> builders;
@@ -73,7 +73,7 @@ Result<DatasetRows> read_rows(Files files, const Tokenizer* tokenizer, const Dat
     return rows;
 }
 
-/// From the cache where they are kept, else from the files.
+/// Loads the rows from the cache if it has them, else from the files.
 Result<DatasetRows> load_rows(Files files, const Tokenizer* tokenizer, const DatasetOptions& options) {
     if (options.sequence_length == 0) {
         return invalid_input("sequence_length is 0: at least 1 is needed");
@@ -93,7 +93,7 @@ Result<DatasetRows> load_rows(Files files, const Tokenizer* tokenizer, const Dat
         draft.reset();
         return read_rows(files, tokenizer, options, nullptr);
     }
-    // A part without rows is an error, or too little to be worth it.
+    // A part without rows is an error, or too small to cache.
     const auto is_empty = [](const BuiltRows& part) { return part.rows.rows.empty(); };
     if (draft == nullptr || !rows || std::ranges::any_of(rows->parts, is_empty)) {
         return rows;

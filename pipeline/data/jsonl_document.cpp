@@ -8,11 +8,14 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
 
 #include "base/join.hpp"
-#include "pipeline/core/job_spec.hpp"
-#include "pipeline/data/prompt_completion.hpp"
-#include "pipeline/data/render_command.hpp"
+#include "base/shell_word.hpp"
+#include "pipeline/core/micro_batch.hpp"
+#include "pipeline/core/spec_sections.hpp"
 
 namespace distilld {
 
@@ -43,8 +46,8 @@ std::string type_name(dom::element element) {
     }
 }
 
-// The fields that say what shape a line has. The first of two fields of one name would silently win, so two are
-// refused.
+// The fields that decide the kind of a line. Of two fields with the same name, the first would silently win, so
+// duplicates are refused.
 struct Fields {
     std::optional<dom::element> text, input_ids, labels, attention_mask, messages, prompt, completion, teacher;
 };
@@ -69,7 +72,7 @@ Result<Fields> collect(dom::object object) {
                 continue;
             }
             if (known.slot->has_value()) {
-                return invalid_input("field \"" + std::string(known.name) + "\" stands there twice");
+                return invalid_input("field \"" + std::string(known.name) + "\" appears twice");
             }
             *known.slot = field.value;
         }
@@ -103,14 +106,14 @@ class SimdjsonDocumentParser final : public DocumentParser {
         }
         dom::object object;
         if (root.get(object)) {
-            return invalid_input("is " + type_name(root) + " where an object was expected: " + std::string(kAccepted));
+            return invalid_input("is " + type_name(root) + ", expected an object: " + std::string(kAccepted));
         }
         auto fields = collect(object);
         if (!fields) {
             return fields.error();
         }
         if (is_conversation(*fields)) {
-            return invalid_input("is a conversation, which a chat template has to turn into tokens first: " +
+            return invalid_input("is a conversation; convert it to tokens with a chat template first: " +
                                  render_command(file, options_.tokenizer_folder) + " (docs/data.md)");
         }
         if (auto known = read_teacher(fields->teacher, document); !known) {
@@ -138,7 +141,7 @@ class SimdjsonDocumentParser final : public DocumentParser {
     }
 
   private:
-    /// Its turns stand in a list, as those of TRL's two forms do.
+    /// A conversation is a list of turns, in both of TRL's forms.
     static bool is_conversation(const Fields& fields) {
         return fields.messages || (fields.prompt && fields.prompt->is_array()) ||
                (fields.completion && fields.completion->is_array());
@@ -153,7 +156,7 @@ class SimdjsonDocumentParser final : public DocumentParser {
             return {};
         }
         if (named && element->get(name)) {
-            return invalid_input("\"teacher\" is " + type_name(*element) + " where a name was expected");
+            return invalid_input("\"teacher\" is " + type_name(*element) + ", expected a name");
         }
         const auto found = std::find(teachers.begin(), teachers.end(), name);
         if (found == teachers.end()) {
@@ -193,13 +196,13 @@ class SimdjsonDocumentParser final : public DocumentParser {
         return check_vocabulary("\"prompt\" and \"completion\" hold", document.ids);
     }
 
-    /// Of a text field, when there is a tokenizer for it.
+    /// The string of a text field; an error without a tokenizer.
     Result<std::string_view> text_of(const std::string& name, dom::element element) const {
         std::string_view text;
         if (element.get(text)) {
-            return invalid_input("\"" + name + "\" is " + type_name(element) + " where a string was expected");
+            return invalid_input("\"" + name + "\" is " + type_name(element) + ", expected a string");
         }
-        // A lone low surrogate passes simdjson's string decoder as three bytes that are no UTF-8.
+        // simdjson's string decoder turns a lone low surrogate into three bytes that are not UTF-8.
         if (!simdjson::validate_utf8(text)) {
             return invalid_input("\"" + name + "\" holds half a surrogate pair");
         }
@@ -226,7 +229,7 @@ class SimdjsonDocumentParser final : public DocumentParser {
         if (auto read = read_integers("input_ids", *fields.input_ids, false, document.ids); !read) {
             return read;
         }
-        // null is how some writers say that there are none.
+        // Some writers use null for "no labels".
         if (fields.labels && !fields.labels->is_null()) {
             if (auto read = read_integers("labels", *fields.labels, true, document.labels); !read) {
                 return read;
@@ -248,14 +251,14 @@ class SimdjsonDocumentParser final : public DocumentParser {
         dom::array array;
         const std::string quoted = "\"" + std::string(name) + "\"";
         if (element.get(array)) {
-            return invalid_input(quoted + " is " + type_name(element) + " where an array of integers was expected");
+            return invalid_input(quoted + " is " + type_name(element) + ", expected an array of integers");
         }
         for (const dom::element entry : array) {
             const auto where = [&] { return std::string(name) + "[" + std::to_string(out.size()) + "]"; };
             std::int64_t value = 0;
             if (!entry.is_int64() || entry.get(value)) {
                 return invalid_input(where() + " is " + (entry.is_number() ? "no 64-bit integer" : type_name(entry)) +
-                                     " where a token id was expected");
+                                     ", expected a token id");
             }
             if (value == kIgnoredLabel && may_be_ignored) {
                 out.push_back(kIgnoredLabel);
@@ -294,10 +297,60 @@ class SimdjsonDocumentParser final : public DocumentParser {
     dom::parser parser_;
 };
 
+std::filesystem::path beside(const std::filesystem::path& file) {
+    std::string name = file.filename().string();
+    for (const std::string_view ending : {".gz", ".zst", ".jsonl", ".json"}) {
+        if (name.size() > ending.size() && name.ends_with(ending)) {
+            name.resize(name.size() - ending.size());
+        }
+    }
+    return file.parent_path() / (name + ".ids.jsonl");
+}
+
+/// Path of the program, in an installed package or in a build of this repository.
+std::string script() {
+    constexpr const char* kScript = "tools/render_chat.py";
+    std::error_code failed;
+    const auto folder = std::filesystem::read_symlink("/proc/self/exe", failed).parent_path();
+    for (const char* root : {"../share/doc/distilld", "../../.."}) {
+        const auto file = (folder / root / kScript).lexically_normal();
+        if (!failed && std::filesystem::exists(file, failed)) {
+            return shell_word(file.string());
+        }
+    }
+    return kScript;
+}
+
 }  // namespace
 
 std::unique_ptr<DocumentParser> make_document_parser(const Tokenizer* tokenizer, const DatasetOptions& options) {
     return std::make_unique<SimdjsonDocumentParser>(tokenizer, options);
+}
+
+void encode_prompt_completion(const Tokenizer& tokenizer, std::string_view prompt, std::string_view completion,
+                              bool completion_only, Document& document) {
+    std::string whole;
+    whole.reserve(prompt.size() + completion.size());
+    whole.append(prompt).append(completion);
+    document.ids = tokenizer.encode(whole);
+    const std::optional<std::int32_t> end = tokenizer.end_of_text();
+    if (end && (document.ids.empty() || document.ids.back() != *end)) {
+        document.ids.push_back(*end);
+    }
+    document.has_labels = completion_only;
+    if (!completion_only) {
+        return;
+    }
+    const std::vector<std::int32_t> given = tokenizer.encode(prompt);
+    const auto [differs, unused] = std::ranges::mismatch(document.ids, given);
+    document.labels = document.ids;
+    std::fill_n(document.labels.begin(), differs - document.ids.begin(), kIgnoredLabel);
+}
+
+std::string render_command(const std::filesystem::path& file, const std::string& tokenizer_folder) {
+    const std::string folder = tokenizer_folder.empty() ? "TOKENIZER_FOLDER" : shell_word(tokenizer_folder);
+    return "python3 " + script() + " --tokenizer " + folder + " " + shell_word(file.string()) + " " +
+           shell_word(beside(file).string());
 }
 
 }  // namespace distilld

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,26 +16,37 @@ namespace distilld {
 /// One document of a dataset as tokens.
 struct Document {
     std::vector<std::int32_t> ids;
-    std::vector<std::int32_t> labels;  ///< as many as ids, when has_labels
+    std::vector<std::int32_t> labels;  ///< as many as ids, if has_labels
     bool has_labels = false;
     bool from_text = false;
     bool names_teacher = false;  ///< though DatasetOptions::teachers is empty
-    std::size_t teacher = 0;     ///< which of DatasetOptions::teachers
+    std::size_t teacher = 0;     ///< index into DatasetOptions::teachers
 };
 
-/// Bytes that must be readable behind a line given to DocumentParser.
+/// Bytes that must be readable after a line given to DocumentParser.
 extern const std::size_t kDocumentPadding;
 
-/// Reads one line of JSONL. Keeps its buffers from line to line. One thread.
+/// Reads one line of JSONL. Reuses its buffers between lines. One thread.
 class DocumentParser {
   public:
     virtual ~DocumentParser() = default;
-    /// Fills `document`. Errors say what is wrong with the line, not where the line is; the file is for the command
-    /// that turns it into one that can be read.
+    /// Fills `document`. Errors describe the line without its place; `file` is for the suggested command.
     virtual Result<void> parse(std::string_view line, const std::filesystem::path& file, Document& document) = 0;
 };
 
 /// `tokenizer` may be null; `options` and `tokenizer` must outlive the parser.
 std::unique_ptr<DocumentParser> make_document_parser(const Tokenizer* tokenizer, const DatasetOptions& options);
+
+/// Fills ids, labels and has_labels of `document` from a prompt and its completion, as TRL's SFT trainer does: the ids
+/// of both texts as one, then end_of_text unless they end with it. `completion_only`: tokens that the prompt has on its
+/// own, too, get the label kIgnoredLabel. TRL counts the prompt's tokens instead, and warns if the two differ because a
+/// token spans the end of the prompt and the completion (" wo" of "hello " and "world"). Here, such a token carries
+/// loss.
+void encode_prompt_completion(const Tokenizer& tokenizer, std::string_view prompt, std::string_view completion,
+                              bool completion_only, Document& document);
+
+/// The command that renders the conversations of a JSONL file to ids, with the chat template of `tokenizer_folder`; a
+/// placeholder if that is empty.
+[[nodiscard]] std::string render_command(const std::filesystem::path& file, const std::string& tokenizer_folder);
 
 }  // namespace distilld

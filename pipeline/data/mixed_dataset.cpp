@@ -10,7 +10,7 @@
 namespace distilld {
 namespace {
 
-// What it is over is part of a checkpoint's identity: change it only together with the tag.
+// The hashed fields are part of a checkpoint's identity: change them only together with the tag.
 std::string hash_of(const std::vector<DatasetPart>& parts, const std::vector<PartRow>& rows) {
     constexpr std::string_view kTag = "distilld dataset of several teachers 1\n";
     Sha256 hash;

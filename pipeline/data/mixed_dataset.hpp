@@ -12,29 +12,29 @@
 
 namespace distilld {
 
-/// The rows of one of several teachers: the dataset that a file of its documents alone would be, hash included.
+/// The rows of one of several teachers: the same dataset, hash included, as from a file of only its documents.
 struct DatasetPart {
     std::string teacher;
     std::shared_ptr<const Dataset> rows;
 };
 
-/// A row of a MixedDataset: in which part, and its number there.
+/// A row of a MixedDataset: its part, and its number there.
 struct PartRow {
     std::uint32_t part = 0;
     std::uint64_t row = 0;
 };
 
-/// A row, and the document of the whole dataset that it begins in.
+/// A row, and the number of the document of the whole dataset in which it begins.
 struct PlacedRow {
     std::uint64_t document = 0;
     PartRow row;
 };
 
-/// Rows in the order in which they begin; those that begin in one document are of one part.
+/// Sorts rows by their beginnings. Rows that begin in the same document are of one part.
 [[nodiscard]] std::vector<PartRow> in_order(std::vector<PlacedRow> rows);
 
-/// A dataset whose documents have one of several teachers each. A row has documents of one teacher; the rows stand in
-/// the order in which they begin in the file. The hash is over the teachers' names, their parts and that order.
+/// A dataset with documents of several teachers. A row has documents of one teacher; rows are in the order of their
+/// beginnings in the file. The hash covers the teachers' names, their parts and that order.
 class MixedDataset final : public Dataset {
   public:
     /// `rows`: every row of every part once.
@@ -58,9 +58,9 @@ class MixedDataset final : public Dataset {
     std::string hash_;
 };
 
-/// As load_jsonl_dataset(), of documents that name one of `options.teachers` ({"teacher": "math"}), at least one; those
-/// that name none are the teacher's that is called kDefaultTeacher. Documents are packed with those of their teacher
-/// alone. An unknown name is an error and, with `every_teacher`, a teacher without a row.
+/// Like load_jsonl_dataset(), for documents that name one of `options.teachers` ({"teacher": "math"}), which must not
+/// be empty; documents without a name belong to kDefaultTeacher. Documents are packed only with those of the same
+/// teacher. An unknown name is an error, as is, with `every_teacher`, a teacher without a row.
 Result<std::shared_ptr<const MixedDataset>> load_mixed_dataset(std::span<const std::filesystem::path> files,
                                                                const Tokenizer* tokenizer,
                                                                const DatasetOptions& options,

@@ -14,7 +14,7 @@ namespace distilld {
 
 namespace {
 
-// What it is over is part of a checkpoint's identity: change it only together with the tag.
+// The hashed fields are part of a checkpoint's identity: change them only together with the tag.
 std::string hash_of(const Dataset& documents, const PackedRows& packed) {
     constexpr std::string_view kTag = "distilld dataset of documents side by side 1\n";
     Sha256 hash;
@@ -90,7 +90,7 @@ class PackedDataset final : public Dataset {
     }
 
   private:
-    /// One at a time: a batch of them all would be padded to the longest. How many positions it has.
+    /// Copies one document and returns its positions. A batch of all documents would be padded to the longest.
     std::uint32_t place(std::uint64_t document, RowDocument where, TokenBatch& batch) const {
         const TokenBatch one = documents_->batch(batch.number, {document});
         where.length = static_cast<std::uint32_t>(one.lengths.front());
@@ -115,7 +115,7 @@ std::shared_ptr<const Dataset> pack_documents(std::shared_ptr<const Dataset> doc
 }
 
 std::shared_ptr<const MixedDataset> pack_documents(const MixedDataset& documents, std::uint32_t sequence_length) {
-    std::vector<std::vector<std::uint64_t>> in_whole(documents.parts().size());  // of each part's rows: their numbers
+    std::vector<std::vector<std::uint64_t>> in_whole(documents.parts().size());  // [part][row]: the row in `documents`
     for (std::uint64_t row = 0; row < documents.row_count(); ++row) {
         const PartRow place = documents.place_of(row);
         std::vector<std::uint64_t>& of_part = in_whole[place.part];

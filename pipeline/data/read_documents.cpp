@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/data/line_blocks.hpp"
-#include "pipeline/data/ordered_blocks.hpp"
+#include "pipeline/data/lines/line_blocks.hpp"
+#include "pipeline/data/lines/ordered_blocks.hpp"
 
 namespace distilld {
 
@@ -15,15 +15,15 @@ namespace {
 
 using Files = std::span<const std::filesystem::path>;
 
-/// What lines wait for a thread, and what came of them for their turn, come to a small multiple of this.
+/// Lines that wait for a thread, and documents that wait for their turn, take a small multiple of this.
 constexpr std::size_t kMaxBytesUnderWay = 32U << 20;
 
-/// Below this many bytes for each, threads cost more than they bring.
+/// Below this many bytes per thread, threads cost more than they save.
 constexpr std::uint64_t kMinBytesOfThread = 1U << 20;
 
 struct DocumentBlock {
     LineBlock lines;
-    std::vector<Document> documents;  ///< of the lines; those in front of a bad line are good
+    std::vector<Document> documents;  ///< of the lines; valid before a bad line
     std::size_t good = 0;
     std::optional<Error> bad_line;  ///< what is wrong with line `good`
 };
@@ -87,7 +87,7 @@ class Reading {
         return static_cast<std::size_t>(std::clamp<std::uint64_t>(useful, 1, std::max(1U, options_.threads)));
     }
 
-    /// On the thread that reads. An error ends the lines.
+    /// Runs on the reading thread. An error ends the lines.
     bool fill(DocumentBlock& block) {
         if (failed_) {
             return false;
@@ -97,7 +97,7 @@ class Reading {
         return more;
     }
 
-    /// On the calling thread. False: there is an error.
+    /// Runs on the calling thread. False on an error.
     bool deliver(DocumentBlock& block) {
         const LineBlock& lines = block.lines;
         for (std::size_t i = 0; i < block.good; ++i) {
@@ -115,14 +115,14 @@ class Reading {
             return fail(*lines.error);
         }
         if (lines.bytes.size() > 4 * LineBlocks::kBlockBytes) {
-            block.documents.clear();  // a long line is no reason to keep the room of its tokens for ever
+            block.documents.clear();  // frees the memory of a long line's tokens
         }
         if (options_.on_progress) {
             progress_.share = lines.share_after;
             progress_.total_bytes = lines_.total_bytes();
             progress_.threads = threads_;
             if (!options_.on_progress(progress_)) {
-                return fail({ErrorKind::cancelled, "the reading was stopped on request"});
+                return fail({ErrorKind::cancelled, "reading was stopped on request"});
             }
         }
         return true;
@@ -148,7 +148,7 @@ class Reading {
     LineBlocks lines_;
     std::size_t threads_;
     std::vector<std::unique_ptr<DocumentParser>> parsers_;
-    bool failed_ = false;  // of the thread that reads
+    bool failed_ = false;  // used by the reading thread
     std::uint64_t number_ = 0;
     ReadingProgress progress_;
     Result<void> result_;

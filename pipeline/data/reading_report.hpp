@@ -9,8 +9,8 @@
 
 namespace distilld {
 
-/// Says now and then how far the reading of a dataset has come: "/dataset/train: 34% of 10.2 GB read, 1.2 million
-/// tokens/s on 8 threads". Reading that is over before the first interval is gets no word. One thread.
+/// Reports the progress of reading a dataset at intervals: "/dataset/train: 34% of 10.2 GB read, 1.2 million tokens/s
+/// on 8 threads". Short reading is not reported. One thread.
 class ReadingReport {
   public:
     using Clock = std::chrono::steady_clock;

@@ -40,8 +40,8 @@ Result<void> RowBuilder::add(const Document& document, std::uint64_t number, dou
         read_ += count - 1;
         if (count - 1 > stride && options_.overflow == Overflow::error) {
             return invalid_input("has " + std::to_string(count) + " tokens, " + std::to_string(stride + 1) +
-                                 " of which fit into a row: raise /dataset/sequence_length, or say split or truncate "
-                                 "for /dataset/overflow");
+                                 " of which fit into a row: raise /dataset/sequence_length, or set "
+                                 "/dataset/overflow to split or truncate");
         }
         if (options_.overflow == Overflow::truncate) {
             count = std::min(count, stride + 1);
@@ -71,28 +71,28 @@ Result<void> RowBuilder::add(const Document& document, std::uint64_t number, dou
 
 Result<BuiltRows> RowBuilder::finish() {
     BuiltRows built;
-    Result<KeptBytes> ids = ids_.finish();
+    Result<ColumnBytes> ids = ids_.finish();
     if (!ids) {
         return ids.error();
     }
-    built.rows.ids = KeptArray<std::int32_t>(std::move(*ids));
+    built.rows.ids = ColumnArray<std::int32_t>(std::move(*ids));
     if (has_labels_) {
-        Result<KeptBytes> labels = labels_.finish();
+        Result<ColumnBytes> labels = labels_.finish();
         if (!labels) {
             return labels.error();
         }
-        built.rows.labels = KeptArray<std::int32_t>(std::move(*labels));
+        built.rows.labels = ColumnArray<std::int32_t>(std::move(*labels));
     }
     if (options_.packing) {
         if (Result<void> done = cut(built.rows.labels); !done) {
             return done.error();
         }
     }
-    Result<KeptBytes> rows = rows_.finish();
+    Result<ColumnBytes> rows = rows_.finish();
     if (!rows) {
         return rows.error();
     }
-    built.rows.rows = KeptArray<DatasetRow>(std::move(*rows));
+    built.rows.rows = ColumnArray<DatasetRow>(std::move(*rows));
     built.rows.sequence_length = options_.sequence_length;
     built.rows.trims = !options_.packing;
     built.rows.has_text = has_text_;
@@ -107,7 +107,7 @@ Result<BuiltRows> RowBuilder::finish() {
 }
 
 /// Rows of joined documents; those without any target are left out.
-Result<void> RowBuilder::cut(const KeptArray<std::int32_t>& labels) {
+Result<void> RowBuilder::cut(const ColumnArray<std::int32_t>& labels) {
     const std::uint64_t count = token_count();
     const std::uint64_t stride = options_.sequence_length;
     for (std::uint64_t begin = 0; begin + 1 < count; begin += stride) {
@@ -132,8 +132,7 @@ std::vector<std::uint64_t> RowBuilder::documents_of(std::span<const DatasetRow> 
     return numbers;
 }
 
-// Grows to what the file is likely to need rather than by doubling, which would hold up to three times the tokens
-// while it copies.
+// Grows to the expected size of the file. Doubling would hold up to three times the tokens while it copies.
 void RowBuilder::reserve(std::uint64_t needed, double read_share) {
     if (in_files_ || needed * sizeof(std::int32_t) <= ids_.capacity()) {
         return;
@@ -149,9 +148,9 @@ void RowBuilder::reserve(std::uint64_t needed, double read_share) {
     }
 }
 
-/// The end of text before this document, where one belongs there.
+/// Adds end_of_text before this document if needed.
 Result<void> RowBuilder::separate(const Document& document) {
-    // Ids that came ready-made keep the ends that their maker gave them.
+    // Ready-made ids keep their own ends.
     const bool beside_text = document.from_text || previous_from_text_;
     previous_from_text_ = document.from_text;
     if (!separator_ || !beside_text || ids_.size() == 0 || last_id_ == *separator_) {

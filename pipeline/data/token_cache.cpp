@@ -9,13 +9,13 @@
 #include <utility>
 
 #include "base/crc32c.hpp"
-#include "base/files.hpp"
+#include "base/files/files.hpp"
+#include "base/files/open_file.hpp"
 #include "base/hex.hpp"
 #include "base/json_fields.hpp"
 #include "base/json_text.hpp"
-#include "base/open_file.hpp"
 #include "base/sha256.hpp"
-#include "pipeline/data/growing_bytes.hpp"
+#include "pipeline/data/column_builder.hpp"
 
 namespace distilld {
 
@@ -23,14 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A row of `order` as it lies in the file.
+/// A row of the file `order`.
 struct OrderedRow {
     std::uint64_t part = 0;
     std::uint64_t row = 0;
 };
 
 constexpr const char* kOrderFile = "order";
-constexpr std::size_t kNameDigits = 32;  ///< of the SHA-256: as good as all of them, and shown in logs
+constexpr std::size_t kNameDigits = 32;  ///< enough digits of the SHA-256, and short in logs
 
 void add_text(Sha256& hash, std::string_view text) {
     hash.add(std::uint64_t{text.size()});
@@ -41,8 +41,7 @@ std::uint64_t nanoseconds(const timespec& time) {
     return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-/// False: it is not there, or no regular file. The time of its last change by anybody (ctime) sees what keeps size and
-/// modification time.
+/// False if the file is missing or not a regular file. ctime detects changes that keep size and modification time.
 bool add_file(Sha256& hash, const fs::path& file) {
     struct stat status{};
     if (::stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -56,7 +55,7 @@ bool add_file(Sha256& hash, const fs::path& file) {
     return true;
 }
 
-/// What the files of one part of a dataset hold.
+/// Describes the files of one part of a dataset.
 struct PartIndex {
     std::uint64_t tokens = 0;
     std::uint32_t ids_sum = 0;  ///< CRC-32C
@@ -65,18 +64,18 @@ struct PartIndex {
     std::uint64_t rows = 0;
     std::uint32_t rows_sum = 0;
     std::uint64_t token_count = 0;  ///< input positions of the rows
-    std::uint64_t tokens_read = 0;  ///< and with those that no row has
+    std::uint64_t tokens_read = 0;  ///< including positions in no row
     bool has_text = false;
     bool names_teachers = false;
     std::string hash;
 };
 
-/// What a folder of tokens holds: its index.json.
+/// Describes a folder of tokens: its index.json.
 struct TokenIndex {
     std::uint32_t sequence_length = 0;
     bool trims = false;
     std::vector<PartIndex> parts;
-    std::uint64_t order_rows = 0;  ///< 0: there is no order
+    std::uint64_t order_rows = 0;  ///< 0: no order
     std::uint32_t order_sum = 0;
 };
 
@@ -93,7 +92,7 @@ std::string sum_of(std::string_view line) {
     return std::to_string(crc32c(std::as_bytes(std::span(line.data(), line.size()))));
 }
 
-/// A line of JSON, and a line with its CRC-32C.
+/// A line of JSON, then a line with its CRC-32C.
 std::string index_text(const TokenIndex& index) {
     const std::string line = to_text(write_fields(index));
     return line + "\n" + sum_of(line) + "\n";
@@ -125,7 +124,7 @@ std::string part_file(std::size_t part, const char* what) {
 }
 
 template <class T>
-Result<KeptArray<T>> map_array(const fs::path& file, std::uint64_t count, std::uint32_t sum) {
+Result<ColumnArray<T>> map_array(const fs::path& file, std::uint64_t count, std::uint32_t sum) {
     Result<MappedFile> map = MappedFile::open(file);
     if (!map) {
         return map.error();
@@ -135,9 +134,9 @@ Result<KeptArray<T>> map_array(const fs::path& file, std::uint64_t count, std::u
         return io_error(file.string() + ": has " + std::to_string(bytes) + " bytes, not those that were written");
     }
     if (crc32c(map->bytes()) != sum) {
-        return io_error(file.string() + ": is damaged: the disk gave back what was not written");
+        return io_error(file.string() + ": is damaged: the disk returned other bytes than were written");
     }
-    return KeptArray<T>(KeptBytes{{}, std::move(*map), sum});
+    return ColumnArray<T>(ColumnBytes{{}, std::move(*map), sum});
 }
 
 Result<BuiltRows> map_part(const fs::path& place, const TokenIndex& index, std::size_t number) {
@@ -150,7 +149,7 @@ Result<BuiltRows> map_part(const fs::path& place, const TokenIndex& index, std::
     if (!rows) {
         return rows.error();
     }
-    // All rows are looked at: a row that reaches too far would read outside the file.
+    // Checks all rows: a row that reaches too far would read outside the file.
     for (const DatasetRow& row : rows->all()) {
         if (row.length > index.sequence_length || row.begin >= part.tokens || row.length >= part.tokens - row.begin) {
             return io_error((place / part_file(number, "rows")).string() + ": a row reaches beyond the tokens");
@@ -185,14 +184,14 @@ Result<std::vector<PartRow>> read_order(const fs::path& place, const TokenIndex&
     order.reserve(index.order_rows);
     for (const OrderedRow& row : mapped->all()) {
         if (row.part >= index.parts.size() || row.row >= index.parts[row.part].rows) {
-            return io_error((place / kOrderFile).string() + ": names a row that is not there");
+            return io_error((place / kOrderFile).string() + ": names a row that does not exist");
         }
         order.push_back({static_cast<std::uint32_t>(row.part), row.row});
     }
     return order;
 }
 
-/// By its name: tokens, or a draft of some.
+/// Whether the name is of tokens or of a draft.
 bool is_ours(std::string_view name) {
     name.remove_prefix(name.starts_with('.') ? 1 : 0);
     const std::size_t digits = std::min(name.find_first_not_of(kHexDigits), name.size());
@@ -220,16 +219,16 @@ TokenIndex index_of(const DatasetRows& rows) {
     return index;
 }
 
-/// Its checksum.
+/// Writes the order and returns its checksum.
 Result<std::uint32_t> write_order(TokenDraft& draft, const std::vector<PartRow>& order) {
-    GrowingBytes bytes(&draft, kOrderFile);
+    ColumnBuilder bytes(&draft, kOrderFile);
     for (const PartRow& place : order) {
         const OrderedRow row{place.part, place.row};
         if (Result<void> appended = bytes.append(std::as_bytes(std::span(&row, 1))); !appended) {
             return appended.error();
         }
     }
-    const Result<KeptBytes> written = bytes.finish();
+    const Result<ColumnBytes> written = bytes.finish();
     return written ? Result<std::uint32_t>(written->sum) : written.error();
 }
 
@@ -243,7 +242,7 @@ TokenCache::TokenCache(fs::path folder, std::string reader, Tell on_info, Tell o
       min_bytes_(min_bytes) {}
 
 std::optional<fs::path> TokenCache::place_of(std::span<const fs::path> files, const DatasetOptions& options) const {
-    // To be raised when the same files come to other tokens or rows, or lie otherwise in the folder.
+    // Raise it if the same files yield other tokens or rows, or if the layout of the folder changes.
     constexpr std::string_view kTag = "distilld tokens 3\n";
     Sha256 hash;
     add_text(hash, kTag);
@@ -272,8 +271,8 @@ std::optional<DatasetRows> TokenCache::open(const fs::path& place, const std::st
     }
     Result<DatasetRows> rows = read(place);
     if (!rows) {
-        on_warning_("the tokens that were kept of " + what +
-                    " cannot be used, it is read anew: " + rows.error().message);
+        on_warning_("the cached tokens of " + what +
+                    " cannot be used, reading the data again: " + rows.error().message);
         return std::nullopt;
     }
     used_.push_back(place);
@@ -308,7 +307,7 @@ void TokenCache::keep(TokenDraft& draft, const DatasetRows& rows, const std::str
 }
 
 void TokenCache::warn_of_failure(const TokenDraft& draft) const {
-    on_warning_("tokens are held in memory and read again at the next start, as " + folder_.string() +
+    on_warning_("tokens are held in memory and read again at the next start, because " + folder_.string() +
                 " cannot keep them: " + draft.failure().value_or(""));
 }
 
@@ -328,7 +327,7 @@ void TokenCache::sweep() const {
         }
     }
     if (removed) {
-        static_cast<void>(remove_entry(folder_));  // where nothing is left in it
+        static_cast<void>(remove_entry(folder_));  // if it is empty
     }
 }
 

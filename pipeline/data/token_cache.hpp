@@ -17,50 +17,50 @@
 
 namespace distilld {
 
-/// The rows of a dataset, part by part, and of several parts their order.
+/// The rows of a dataset by part, and their order if there are several parts.
 struct DatasetRows {
     std::vector<BuiltRows> parts;
-    std::vector<PartRow> order;        ///< of one part: empty
-    std::uint64_t documents_read = 0;  ///< 0 of what was kept
+    std::vector<PartRow> order;        ///< empty for one part
+    std::uint64_t documents_read = 0;  ///< 0 for cached tokens
 };
 
-/// Tokens of datasets in a folder, each dataset in a folder of its own there that is named by what decides the tokens:
-/// the files (name, size, times, inode), what reads them, and how they are cut. Such a folder has for each part the
-/// files N.ids, N.labels (where they are not the ids) and N.rows, each little-endian values, of several parts the file
-/// `order`, and index.json, which says what is in them and has their checksums and its own. One thread.
+/// Caches the tokens of datasets in a folder. Each dataset has a subfolder named by everything that determines its
+/// tokens: the files (name, size, times, inode), their reader, and how they are cut. It has, per part, the files N.ids,
+/// N.labels (if they are not the ids) and N.rows, all of little-endian values; for several parts the file `order`; and
+/// index.json, which describes them and has their checksums and its own. One thread.
 class TokenCache {
   public:
     using Tell = std::function<void(const std::string&)>;
 
-    /// Fewer bytes of data are read in a moment: their tokens are not worth a file.
+    /// Minimum bytes of data for a cache: less is read quickly.
     static constexpr std::uint64_t kMinBytes = 1U << 20;
 
-    /// `reader` stands for all that tokens depend on beside the files and DatasetOptions: tokenizer, program.
+    /// `reader` identifies all else that tokens depend on: tokenizer, program.
     TokenCache(std::filesystem::path folder, std::string reader, Tell on_info, Tell on_warning,
                std::uint64_t min_bytes = kMinBytes);
 
-    /// Where the tokens of a dataset belong. Nothing: a file is not there, or is a pipe, which is read but once.
+    /// The folder of a dataset's tokens; nullopt if a file is missing or is a pipe.
     [[nodiscard]] std::optional<std::filesystem::path> place_of(std::span<const std::filesystem::path> files,
                                                                 const DatasetOptions& options) const;
 
-    /// What is kept there, mapped. Nothing: it is not there, or (with a warning) it is damaged.
+    /// The cached tokens, mapped; nullopt if missing, or (with a warning) damaged.
     [[nodiscard]] std::optional<DatasetRows> open(const std::filesystem::path& place, const std::string& what);
 
-    /// For the tokens of these files. Null: they are too little.
+    /// A draft for the tokens of these files; null if there is too little data.
     [[nodiscard]] std::unique_ptr<TokenDraft> make_draft(const std::filesystem::path& place,
                                                          std::span<const std::filesystem::path> files) const;
 
-    /// Keeps what was read into the files of `draft`. `what` names the files, for the log.
+    /// Keeps the tokens in the files of `draft`. `what` names the files, for the log.
     void keep(TokenDraft& draft, const DatasetRows& rows, const std::string& what);
 
-    /// What was read cannot be kept.
+    /// Warns that the tokens cannot be kept.
     void warn_of_failure(const TokenDraft& draft) const;
 
-    /// The files are not those any more that were to be read.
+    /// Warns that the files changed while they were read.
     void warn_of_change(const std::string& what) const;
 
-    /// Removes tokens that this has neither opened nor kept, such as those of files that have changed since. Nobody
-    /// else may be reading into the folder. What has another name than tokens have stays: the folder may be somebody's.
+    /// Removes tokens that this cache has neither opened nor kept, such as those of changed files. No other process may
+    /// be reading into the folder. Files with other names stay: the folder may have another use.
     void sweep() const;
 
   private:

@@ -7,8 +7,8 @@
 #include <system_error>
 #include <utility>
 
-#include "base/files.hpp"
-#include "base/open_file.hpp"
+#include "base/files/files.hpp"
+#include "base/files/open_file.hpp"
 
 namespace distilld {
 
@@ -24,7 +24,7 @@ TokenDraft::~TokenDraft() {
         return;
     }
     static_cast<void>(remove_tree(folder_));
-    // Folders that were made for it, as far as nothing else came to lie in them.
+    // Removes the folders that were created for it, unless they have other contents.
     for (fs::path above = target_.parent_path(); !first_made_.empty(); above = above.parent_path()) {
         if (!remove_entry(above) || above == first_made_) {
             return;
@@ -37,7 +37,7 @@ Result<void> TokenDraft::write(Descriptor& file, const std::string& name, std::s
         return failed(made.error());
     }
     if (bytes.size() > *room_) {
-        return failed(io_error("they would take more than half of what is free on the disk"));
+        return failed(io_error("they would take more than half of the free disk space"));
     }
     *room_ -= bytes.size();
     if (!file) {

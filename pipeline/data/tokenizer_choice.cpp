@@ -4,7 +4,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/open_file.hpp"
+#include "base/files/open_file.hpp"
 #include "pipeline/data/tokenizer/byte_tokenizer.hpp"
 #include "pipeline/data/tokenizer/special_token_files.hpp"
 
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPointer = "/student/tokenizer";
 
-/// Files by which a folder shows that it has a tokenizer.
+/// Files that show that a folder has a tokenizer.
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json",
                                            "merges.txt",     "vocab.txt",       "tekken.json"};
 
@@ -35,7 +35,7 @@ std::string advice() {
            "{\"input_ids\"}";
 }
 
-/// What the folder has, into `choice`; `own`: it is the student's.
+/// Reads the folder's tokenizer into `choice`. `own`: the folder is the student's.
 Result<void> take_folder(const fs::path& folder, bool own, TokenizerChoice& choice) {
     choice.folder = folder;
     choice.of_the_model = own;
@@ -52,7 +52,7 @@ Result<void> take_folder(const fs::path& folder, bool own, TokenizerChoice& choi
         choice.tokenizer = std::move(*loaded);
     }
     if (own && choice.tokenizer == nullptr) {
-        return {};  // its config.json knows its own special tokens
+        return {};  // the special tokens of its config.json apply
     }
     Result<std::optional<SpecialTokens>> special = read_special_tokens(folder);
     if (!special) {
@@ -76,7 +76,7 @@ std::string TokenizerChoice::description(bool read_text) const {
         return folder.empty() ? size_text(*tokenizer) : folder.string() + " (" + size_text(*tokenizer) + ")";
     }
     return folder.empty() ? "none: the data has ids"
-                          : "none: the data has ids; the export takes the files in " + folder.string();
+                          : "none: the data has ids; the export copies the files in " + folder.string();
 }
 
 Result<TokenizerChoice> choose_tokenizer(const TokenizerWish& wish) {

@@ -12,7 +12,7 @@
 
 namespace distilld {
 
-/// What decides which tokenizer reads a job's text.
+/// Inputs of the choice of a job's tokenizer.
 struct TokenizerWish {
     std::filesystem::path named;        ///< student.tokenizer; empty = not given
     std::filesystem::path model;        ///< student.model; empty = none
@@ -22,24 +22,23 @@ struct TokenizerWish {
 /// The tokenizer of a job, or why there is none.
 struct TokenizerChoice {
     std::unique_ptr<Tokenizer> tokenizer;  ///< null: text is refused
-    std::string refusal;                   ///< why, when it is null
-    std::filesystem::path folder;          ///< its files lie there; empty: it is built in, or there is none
-    /// What the tokenizer says of its special tokens; nothing when nobody knows.
+    std::string refusal;                   ///< why it is null
+    std::filesystem::path folder;          ///< folder of its files; empty: built in, or none
+    /// The tokenizer's special tokens; nullopt: unknown.
     std::optional<SpecialTokens> special;
-    /// These are the student's own files: ids of its config.json that agree about the end of a text stand.
+    /// The tokenizer is the student's own: its config.json keeps its special ids if both agree about the end of a text.
     bool of_the_model = false;
 
-    /// One line for people. `read_text`: the data had text.
+    /// One line for users. `read_text`: the data had text.
     [[nodiscard]] std::string description(bool read_text) const;
 };
 
-/// The tokenizer of the folder that is named; else that of the model's folder; else, for a student with the byte
-/// tokenizer's vocabulary (or a little padding above it, see kMaxByteVocabulary), the byte tokenizer. A tokenizer that
-/// is not understood is no error before some text asks for it. Errors begin with /student/tokenizer. Reads files; any
-/// thread.
+/// Chooses the tokenizer of the named folder; else of the model's folder; else, for a student with the byte tokenizer's
+/// vocabulary (or a little padding above it, see kMaxByteVocabulary), the byte tokenizer. An unsupported tokenizer is
+/// an error only if the data has text. Errors begin with /student/tokenizer. Reads files; any thread.
 Result<TokenizerChoice> choose_tokenizer(const TokenizerWish& wish);
 
-/// Vocabularies from that of the byte tokenizer to this count as its own: 257 padded to a multiple of 128.
+/// Vocabularies from the byte tokenizer's size up to this are taken for its own: 257 padded to a multiple of 128.
 inline constexpr std::uint32_t kMaxByteVocabulary = 384;
 
 }  // namespace distilld

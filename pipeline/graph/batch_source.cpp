@@ -50,8 +50,8 @@ void BatchSource::split(PlannedBatch& planned) const {
     }
 }
 
-// The loss divides by the tokens of the whole step, so they are counted before its first micro-batch trains; the
-// batches themselves are made one by one, so memory does not grow with their number.
+// The loss is divided by the tokens of the whole step, so they are counted before its first micro-batch trains. Batches
+// are made one by one, so memory does not grow with their number.
 std::uint64_t BatchSource::count_targets(std::uint64_t step) const {
     std::uint64_t tokens = 0;
     for (std::uint64_t n = steps_.first_of(step); n < steps_.first_of(step + 1); ++n) {

@@ -15,18 +15,18 @@ namespace distilld {
 /// A micro-batch as the plan stage hands it on.
 struct PlannedBatch {
     std::shared_ptr<const TokenBatch> tokens;
-    std::uint64_t step_target_tokens = 0;  ///< of all micro-batches of its step
-    /// Of several teachers, in their order: the rows of each, which may be none; their row_ids are the numbers in the
-    /// teacher's own dataset. Empty: there are not several.
+    std::uint64_t step_target_tokens = 0;  ///< of all micro-batches of the step
+    /// Only if rows name their teachers: the rows of each teacher, in the order of the teachers. A teacher may have
+    /// none. row_ids are the numbers in the teacher's own dataset. Empty: all rows go to one teacher.
     std::vector<std::shared_ptr<const TokenBatch>> parts{};
-    std::vector<PartRow> places{};  ///< of each row of `tokens`: in which of the parts, and which row of it
+    std::vector<PartRow> places{};  ///< for each row of `tokens`: its part, and its row in that part
 };
 
-/// The plan stage: micro-batch n from dataset and plan. A pure function of n; what it caches is only speed. One thread.
+/// The plan stage: makes micro-batch n from dataset and plan. A pure function of n: caching saves time. One thread.
 class BatchSource {
   public:
     BatchSource(std::shared_ptr<const Dataset> dataset, BatchPlan plan, std::uint32_t micro_batches);
-    /// Of several teachers.
+    /// For rows that name their teachers.
     BatchSource(std::shared_ptr<const MixedDataset> dataset, BatchPlan plan, std::uint32_t micro_batches);
 
     [[nodiscard]] PlannedBatch batch(std::uint64_t number);
@@ -39,10 +39,10 @@ class BatchSource {
     void split(PlannedBatch& planned) const;
 
     std::shared_ptr<const Dataset> dataset_;
-    std::shared_ptr<const MixedDataset> mixed_;  // null: of one teacher, or none
+    std::shared_ptr<const MixedDataset> mixed_;  // null: rows do not name their teachers
     BatchPlan plan_;
     StepPlan steps_;
-    std::map<std::uint64_t, std::uint64_t> step_target_tokens_;  // of the last steps asked for
+    std::map<std::uint64_t, std::uint64_t> step_target_tokens_;  // of the last steps that were asked for
 };
 
 }  // namespace distilld

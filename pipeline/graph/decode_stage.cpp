@@ -9,7 +9,7 @@ namespace distilld {
 
 namespace asio = boost::asio;
 
-/// One of the `max_at_once`, given back however the decoding ends.
+/// One of the `max_at_once` places, given back however the decoding ends.
 struct DecodeStage::Place {
     explicit Place(DecodeStage& the_stage) : stage(the_stage) {
         ++stage.running_;
@@ -38,7 +38,7 @@ asio::awaitable<FetchResult<TeacherTargets>> DecodeStage::decode(AnswerKey key, 
         std::multiset<AnswerKey>::iterator mine;
         ~Waiting() {
             stage.waiting_.erase(mine);
-            stage.turn_.notify();  // it may have been woken and cancelled: the turn is another's
+            stage.turn_.notify();  // it may have been woken and cancelled: pass the turn on
         }
     };
     {

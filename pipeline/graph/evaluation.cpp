@@ -10,7 +10,6 @@
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/graph/decode_stage.hpp"
-#include "pipeline/graph/joined_teacher_stage.hpp"
 #include "pipeline/graph/thrown_by.hpp"
 
 namespace distilld {
@@ -19,7 +18,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// Of the training's window, in bytes: its own is full at the same time.
+/// Divides the training's window in bytes: that one is full at the same time.
 constexpr std::uint64_t kWindowShare = 4;
 
 void add(EvalStats& total, const EvalStats& more) {
@@ -43,7 +42,7 @@ asio::awaitable<std::optional<EvalStats>> evaluate_batches(Student& student, con
                                                            std::uint64_t first, GraphExecutors executors,
                                                            std::function<bool()> stopped) {
     EvalStats total;
-    PlanStage plan(executors.staging, set.batches, nullptr);
+    PlanStage plan(executors.io, executors.staging, set.batches, nullptr);
     for (std::uint64_t n = first; n < set.count; ++n) {
         if (stopped()) {
             co_return std::nullopt;
@@ -74,31 +73,30 @@ asio::awaitable<std::optional<EvalStats>> Evaluator::run() {
 }
 
 asio::awaitable<std::optional<EvalStats>> Evaluator::ask_and_evaluate() {
-    PlanStage plan(executors_.staging, set_.batches, nullptr);
-    DecodeStage decode(executors_.io, executors_.decode ? executors_.decode : executors_.staging,
-                       executors_.decode ? executors_.decode_threads : 1, nullptr);
-    const std::unique_ptr<TeacherStage> teacher = make_stage(plan, decode);
+    PlanStage plan(executors_.io, executors_.staging, set_.batches, nullptr);
+    DecodeStage decode(executors_.io, executors_.decoding(), executors_.decode_threads, nullptr);
+    TeacherStage teacher(executors_.io, plan, decode, asked(), nullptr);
     if (ceiling_) {
-        teacher->set_ceiling(*ceiling_);
+        teacher.set_ceiling(*ceiling_);
     }
     TaskGroup asking(executors_.io);
-    if (!asking.spawn(teacher->run())) {
+    if (!asking.spawn(teacher.run())) {
         throw std::logic_error("evaluation: its task group is closed");
     }
-    asking_ = teacher.get();
+    asking_ = &teacher;
     EvalStats total;
     std::uint64_t evaluated = 0;
     std::exception_ptr thrown;
     try {
-        evaluated = co_await evaluate_answered(*teacher, total);
+        evaluated = co_await evaluate_answered(teacher, total);
     } catch (...) {
         thrown = std::current_exception();
     }
-    // The requests refer to what is ours, so they are joined even when we are cancelled.
+    // The requests refer to our members, so they are joined even if we are cancelled.
     const bool throwing = co_await asio::this_coro::throw_if_cancelled();
     co_await asio::this_coro::throw_if_cancelled(false);
     asking_ = nullptr;
-    teacher->stop();
+    teacher.stop();
     const std::exception_ptr unasked = co_await thrown_by(asking.join());
     if (set_.turn) {
         set_.turn->give_back();
@@ -112,11 +110,11 @@ asio::awaitable<std::optional<EvalStats>> Evaluator::ask_and_evaluate() {
     if (evaluated == set_.count) {
         co_return total;
     }
-    if (on_event_ && teacher->failure()) {
+    if (on_event_ && teacher.failure()) {
         on_event_(LogEvent{"warn",
-                           "the teacher does not answer for the held-out rows, so this evaluation tells neither "
-                           "KL nor agreement: " +
-                               teacher->failure()->message});
+                           "the teacher does not answer for the held-out rows, so this evaluation has no "
+                           "KL and no agreement: " +
+                               teacher.failure()->message});
     }
     auto alone = evaluate_batches(student_, set_, evaluated, executors_, [this] { return cancelled_; });
     const std::optional<EvalStats> rest = co_await std::move(alone);
@@ -124,14 +122,14 @@ asio::awaitable<std::optional<EvalStats>> Evaluator::ask_and_evaluate() {
         co_return std::nullopt;
     }
     add(total, *rest);
-    // Of some of the rows they would be other figures than those of the next evaluation.
+    // Figures of only some rows would not compare with those of the next evaluation.
     total.teacher_tokens = 0;
     total.kl_sum = 0;
     total.agreeing = 0;
     co_return total;
 }
 
-/// Until all are evaluated, or no more answers come; how many were.
+/// Until all are evaluated or answers stop; returns how many were.
 asio::awaitable<std::uint64_t> Evaluator::evaluate_answered(TeacherStage& teacher, EvalStats& total) {
     std::uint64_t n = 0;
     for (; n < set_.count && !cancelled_; ++n) {
@@ -153,32 +151,23 @@ asio::awaitable<std::uint64_t> Evaluator::evaluate_answered(TeacherStage& teache
     co_return n;
 }
 
-std::unique_ptr<TeacherStage> Evaluator::make_stage(PlanStage& plan, DecodeStage& decode) const {
-    std::vector<GraphTeacher> teachers;
-    for (const GraphTeacher& teacher : set_.teachers) {
-        teachers.push_back(with_options(teacher));
+std::vector<GraphTeacher> Evaluator::asked() const {
+    std::vector<GraphTeacher> teachers = set_.teachers;
+    for (GraphTeacher& teacher : teachers) {
+        SchedulerOptions& scheduler = teacher.options.scheduler;
+        teacher.options.on_event = on_event_;
+        scheduler.first = 0;
+        scheduler.end = set_.count;
+        scheduler.window.max_bytes /= kWindowShare;
+        const Nanos silence = kMaxEvaluationSilence;
+        scheduler.retry.outage_timeout = scheduler.retry.outage_timeout > Nanos(0)
+                                             ? std::min(scheduler.retry.outage_timeout, silence)
+                                             : silence;  // 0 is without end
+        if (!parallel_) {
+            take_one_after_the_other(scheduler);
+        }
     }
-    GraphTeacher& first = teachers.front();
-    if (first.name.empty()) {
-        return make_teacher_stage(executors_.io, plan, decode, first.source, std::move(first.options), nullptr);
-    }
-    return make_joined_teacher_stage(executors_.io, executors_.decode ? executors_.decode : executors_.staging, plan,
-                                     decode, std::move(teachers), nullptr);
-}
-
-GraphTeacher Evaluator::with_options(GraphTeacher teacher) const {
-    SchedulerOptions& scheduler = teacher.options.scheduler;
-    teacher.options.on_event = on_event_;
-    scheduler.first = 0;
-    scheduler.end = set_.count;
-    scheduler.window.max_bytes /= kWindowShare;
-    const Nanos silence = kMaxEvaluationSilence;
-    scheduler.retry.patience = scheduler.retry.patience > Nanos(0) ? std::min(scheduler.retry.patience, silence)
-                                                                   : silence;  // 0 is without end
-    if (!parallel_) {
-        take_one_after_the_other(scheduler);
-    }
-    return teacher;
+    return teachers;
 }
 
 void Evaluator::cancel() {

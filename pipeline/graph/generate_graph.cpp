@@ -20,7 +20,7 @@
 #include "pipeline/graph/decode_stage.hpp"
 #include "pipeline/graph/plan_stage.hpp"
 #include "pipeline/graph/space_wait.hpp"
-#include "pipeline/graph/teacher_stage.hpp"
+#include "pipeline/graph/teacher/teacher_stage.hpp"
 #include "pipeline/graph/thrown_by.hpp"
 
 namespace distilld {
@@ -29,26 +29,25 @@ namespace asio = boost::asio;
 
 namespace {
 
-TeacherStageOptions stage_options(const GenerateOptions& options, std::function<void(const WorkerEvent&)> on_event,
-                                  std::function<void()> on_short) {
-    TeacherStageOptions teacher = options.teacher;
-    teacher.on_event = std::move(on_event);
-    teacher.on_short = std::move(on_short);
-    teacher.scheduler.first = 0;
-    teacher.scheduler.end = 0;
-    teacher.scheduler.growing = true;  // by what is claimed
+GraphTeacher asked(TeacherSource& source, const GenerateOptions& options,
+                   std::function<void(const WorkerEvent&)> on_event, std::function<void()> on_short) {
+    GraphTeacher teacher{"", &source, options.teacher};
+    teacher.options.on_event = std::move(on_event);
+    teacher.options.on_short = std::move(on_short);
+    teacher.options.scheduler.first = 0;
+    teacher.options.scheduler.end = 0;
+    teacher.options.scheduler.growing = true;  // by what is claimed
     return teacher;
 }
 
-/// Rows of the store, whoever has added them, and our tokens of the last micro-batches, by the endpoint that answered
-/// for them.
+/// The store's rows, by any writer, and our tokens of the last micro-batches, by answering endpoint.
 class GenerateMeter {
   public:
     GenerateMeter(Instant start, std::uint64_t rows) : start_(start), newest_(start) {
         marks_.push_back({start, rows, 0, {}});
     }
 
-    /// `lost`: time of the run so far that no rate is about.
+    /// `lost`: time of the run so far that rates leave out.
     void on_batch(std::uint64_t rows, std::uint64_t tokens, const FetchCounters& fetch, Instant now, Nanos lost) {
         newest_ = now;
         Mark mark{std::max(now - lost, marks_.back().at), rows, marks_.back().tokens + tokens, {}};
@@ -104,19 +103,17 @@ class StagedGenerateGraph final : public GenerateGraph {
           writer_(writer),
           options_(std::move(options)),
           emit_(on_event ? std::move(on_event) : [](const WorkerEvent&) {}),
-          plan_(executors.staging, std::make_shared<BatchSource>(dataset, BatchPlan::once({}, options_.batch_rows), 1),
-                trace),
-          decode_(io_, executors.decode ? executors.decode : executors.staging,
-                  executors.decode ? executors.decode_threads : 1, trace),
+          plan_(io_, executors.staging,
+                std::make_shared<BatchSource>(dataset, BatchPlan::once({}, options_.batch_rows), 1), trace),
+          decode_(io_, executors.decoding(), executors.decode_threads, trace),
           claims_(io_),
-          teacher_(make_teacher_stage(io_, plan_, decode_, &source,
-                                      stage_options(options_, emit_, [this] { claims_.notify(); }), trace)),
+          teacher_(io_, plan_, decode_, {asked(source, options_, emit_, [this] { claims_.notify(); })}, trace),
           space_(io_, emit_),
           meter_(options_.now(), writer.progress().held_rows),
           seen_sealed_(writer.progress().sealed_rows) {}
 
     asio::awaitable<Result<GenerateOutcome>> run() override {
-        // What runs refers to us, so it is joined whatever happens, to our caller too.
+        // The tasks refer to us, so they are joined whatever happens.
         const bool throwing = co_await asio::this_coro::throw_if_cancelled();
         co_await asio::this_coro::throw_if_cancelled(false);
         std::exception_ptr thrown = co_await thrown_by(all_stages());
@@ -126,7 +123,7 @@ class StagedGenerateGraph final : public GenerateGraph {
         rethrow_if(unsettled);
         std::optional<Error> error = failure_;
         if (!error && !cancelled_) {
-            error = teacher_->failure();
+            error = teacher_.failure();
         }
         if (error) {
             co_return *error;
@@ -140,17 +137,15 @@ class StagedGenerateGraph final : public GenerateGraph {
     void cancel() override {
         cancelled_ = true;
         end_claims();
-        teacher_->stop();
+        teacher_.stop();
         space_.give_up();
     }
-    void forgo_last_checkpoint() override {}
-    void request_checkpoint() override {}  // what is written is kept
-    void set_max_concurrent(std::uint32_t limit) override { teacher_->set_ceiling(limit); }
+    void set_max_concurrent(std::uint32_t limit) override { teacher_.set_ceiling(limit); }
 
   private:
     asio::awaitable<void> all_stages() {
         TaskGroup stages(io_);
-        if (!stages.spawn(teacher_->run()) || !stages.spawn(store_all()) || !stages.spawn(claim_all())) {
+        if (!stages.spawn(teacher_.run()) || !stages.spawn(store_all()) || !stages.spawn(claim_all())) {
             throw std::logic_error("the graph's task group is closed");
         }
         co_await stages.join();
@@ -163,14 +158,14 @@ class StagedGenerateGraph final : public GenerateGraph {
     asio::awaitable<void> store_all() {
         const std::exception_ptr thrown = co_await thrown_by(take_and_store());
         end_claims();
-        teacher_->stop();
+        teacher_.stop();
         rethrow_if(thrown);
     }
 
     asio::awaitable<void> claim_all() {
         const std::exception_ptr thrown = co_await thrown_by(claim_what_is_left());
         if (thrown || failure_) {
-            teacher_->stop();
+            teacher_.stop();
         }
         rethrow_if(thrown);
     }
@@ -183,7 +178,7 @@ class StagedGenerateGraph final : public GenerateGraph {
     asio::awaitable<void> claim_what_is_left() {
         std::uint64_t batches = 0;
         while (!claims_end_) {
-            const bool more = teacher_->short_of_batches();
+            const bool more = teacher_.short_of_batches();
             auto claim = [this, more] { return writer_.claim(more); };
             Result<StoreClaim> claimed = co_await run_on(disk_, std::move(claim));
             if (!claimed && claimed.error().kind != ErrorKind::disk_full) {
@@ -196,14 +191,14 @@ class StagedGenerateGraph final : public GenerateGraph {
             }
             if (claimed) {
                 note_others(*claimed);
-                teacher_->set_end(batches, claimed->last);
+                teacher_.set_end(batches, claimed->last);
             }
             if (claimed && claimed->last) {
                 co_return;
             }
             if (empty) {
-                // Nothing is free, or nothing is wanted yet: then the stage says when it is.
-                const auto pause = more ? options_.poll : options_.beat;
+                // Nothing is free, or nothing is wanted yet; the stage reports when it is.
+                const auto pause = more ? options_.poll : options_.heartbeat;
                 co_await until(std::chrono::steady_clock::now() + pause, !more);
             }
         }
@@ -212,7 +207,7 @@ class StagedGenerateGraph final : public GenerateGraph {
     /// Or until the claims end, or the stage is short of batches and that matters.
     asio::awaitable<void> until(Condition::TimePoint deadline, bool or_short) {
         while (!claims_end_ && std::chrono::steady_clock::now() < deadline && !all_sealed() &&
-               !(or_short && teacher_->short_of_batches())) {
+               !(or_short && teacher_.short_of_batches())) {
             co_await claims_.wait(deadline);
         }
     }
@@ -222,7 +217,7 @@ class StagedGenerateGraph final : public GenerateGraph {
         return stored.sealed_rows == stored.rows;
     }
 
-    /// What others have sealed shows in the progress, and what we wait for is said.
+    /// Shows shards sealed by others in the progress, and reports what we wait for.
     void note_others(const StoreClaim& claim) {
         const StoreProgress stored = writer_.progress();
         if (stored.sealed_rows > seen_sealed_) {
@@ -231,24 +226,25 @@ class StagedGenerateGraph final : public GenerateGraph {
         }
         const bool waits = claim.others_shards > 0 && claim.others_shards + stored.sealed_shards == stored.shards;
         if (waits && !told_of_others_) {
-            emit_(LogEvent{"info", "waits for " + std::to_string(claim.others_shards) +
-                                       " shards of the store that others have; one of them: " + claim.other});
+            emit_(LogEvent{"info",
+                           "waits for " + std::to_string(claim.others_shards) +
+                               " shards of the store that other processes have leased; one of them: " + claim.other});
         }
         told_of_others_ = told_of_others_ || waits;
     }
 
     asio::awaitable<void> take_and_store() {
         while (!cancelled_ && !failure_) {
-            teacher_->on_wanted();
-            std::optional<MicroBatch> batch = co_await teacher_->next();
+            teacher_.on_wanted();
+            std::optional<MicroBatch> batch = co_await teacher_.next();
             if (!batch) {
                 co_return;
             }
             const std::uint64_t number = batch->tokens->number;
-            teacher_->on_taken(number);
+            teacher_.on_taken(number);
             co_await store(std::move(*batch));
-            teacher_->on_trained(number);
-            teacher_->on_released(number);
+            teacher_.on_trained(number);
+            teacher_.on_released(number);
         }
     }
 
@@ -266,7 +262,7 @@ class StagedGenerateGraph final : public GenerateGraph {
             co_return;
         }
         const Instant now = options_.now();
-        meter_.on_batch(writer_.progress().held_rows, tokens, teacher_->counters(), now, teacher_->lost());
+        meter_.on_batch(writer_.progress().held_rows, tokens, teacher_.counters(), now, teacher_.lost());
         if (all_sealed()) {
             claims_.notify();
         }
@@ -280,7 +276,7 @@ class StagedGenerateGraph final : public GenerateGraph {
         emit_(progress());
     }
 
-    /// What a machine's crash must not take.
+    /// What must survive a machine crash.
     asio::awaitable<void> settle() {
         auto sync = [this] { return writer_.sync(); };
         const Result<void> synced = co_await run_on(disk_, std::move(sync));
@@ -295,12 +291,12 @@ class StagedGenerateGraph final : public GenerateGraph {
         event.generates = true;
         event.step = stored.held_rows;
         event.total_steps = stored.rows;
-        event.stages = {plan_.times(), teacher_->times(), decode_.times()};
+        event.stages = {plan_.times(), teacher_.times(), decode_.times()};
         event.bottleneck = std::string(stage_name(Stage::teacher));
-        event.fetch = teacher_->counters();
+        event.fetch = teacher_.counters();
         event.fetch.store = StoreCounters{stored.rows, stored.held_rows, stored.sealed_rows, stored.sealed_bytes};
-        event.durations.requests = teacher_->durations();
-        event.measures.queues = teacher_->queues();
+        event.durations.requests = teacher_.durations();
+        event.measures.queues = teacher_.queues();
         meter_.fill(event);
         return event;
     }
@@ -313,7 +309,7 @@ class StagedGenerateGraph final : public GenerateGraph {
     PlanStage plan_;
     DecodeStage decode_;
     Condition claims_;
-    std::unique_ptr<TeacherStage> teacher_;
+    TeacherStage teacher_;
     SpaceWait space_;
     GenerateMeter meter_;
     std::uint64_t seen_sealed_;  ///< rows, whoever sealed them

@@ -18,12 +18,12 @@ namespace distilld {
 
 struct GenerateOptions {
     TeacherStageOptions teacher;   ///< scheduler.first and .end are set by the graph
-    std::uint32_t batch_rows = 8;  ///< rows of a request
-    /// Between two progress events, but for the last.
+    std::uint32_t batch_rows = 8;  ///< rows per request
+    /// Minimum time between two progress events, except for the last.
     std::chrono::nanoseconds progress_interval = std::chrono::milliseconds(200);
-    /// Between two looks at a store that others write as well: at least so often they are shown that we live.
-    std::chrono::nanoseconds beat = std::chrono::seconds(5);
-    /// The same, while nothing is left that others do not have.
+    /// Maximum time between two looks at a store that others write too; each look also shows them that we are alive.
+    std::chrono::nanoseconds heartbeat = std::chrono::seconds(5);
+    /// The same, while all rows that are left belong to others.
     std::chrono::nanoseconds poll = std::chrono::milliseconds(500);
     std::function<Instant()> now = steady_now;
 };
@@ -35,21 +35,21 @@ struct GenerateOutcome {
 
 /// The stage graph of a generate job:
 ///
-///   plan → teacher → decode → store
+/// plan → teacher → decode → store
 ///
-/// Rows that the store needs are asked for in the order of the dataset, several requests at once at all endpoints: one
-/// that dies leaves its requests to the others. What has come is encoded and written on `disk`, where a full disk is
-/// waited out. Each row is added once; what is in the store when the run ends, or dies, is not asked for again. Of a
-/// store that others write at the same time, a shard is claimed when no more requests are left than may be in flight at
-/// once, and the run ends when all are sealed, whoever has done it.
+/// Rows that the store needs are requested in the order of the dataset, several requests at once over all endpoints. If
+/// an endpoint dies, the others take its requests. Answers are encoded and written on `disk`, where a full disk is
+/// waited out. Each row is added once; a row in the store is not asked for again after the run ends or dies. If others
+/// write the store too, a shard is claimed once the requests left are no more than may be in flight, and the run ends
+/// when all shards are sealed, by anyone.
 class GenerateGraph : public RunningGraph {
   public:
-    /// Generates to the end, to cancel(), or to the first failure. Run it once. Requests and writes under way have
-    /// ended when it returns or throws.
+    /// Generates to the end, to cancel(), or to the first failure. Run it once. When it returns or throws, its requests
+    /// and writes have ended.
     virtual boost::asio::awaitable<Result<GenerateOutcome>> run() = 0;
 };
 
-/// What is passed by reference or pointer must outlive the graph. `trace` may be null. `on_event` may be empty.
+/// References and pointers must outlive the graph. `trace` may be null. `on_event` may be empty.
 std::unique_ptr<GenerateGraph> make_generate_graph(GraphExecutors executors, TeacherSource& source,
                                                    std::shared_ptr<const Dataset> dataset, StoreWriter& writer,
                                                    GenerateOptions options,

@@ -10,14 +10,14 @@
 
 #include "base/error.hpp"
 #include "pipeline/core/batch_plan.hpp"
-#include "pipeline/core/job_spec.hpp"
+#include "pipeline/core/spec_sections.hpp"
 #include "pipeline/core/student_snapshot.hpp"
 #include "pipeline/core/worker_events.hpp"
 #include "pipeline/graph/steady_time.hpp"
 #include "pipeline/graph/student.hpp"
-#include "pipeline/graph/teacher_stage.hpp"
+#include "pipeline/graph/teacher/teacher_stage.hpp"
 
-/// What a training graph is given and what it gives.
+/// Input and output of a training graph.
 namespace distilld {
 
 /// Where the stages run. `io` is single-threaded and owns the graph's coroutines; `compute` (one thread) owns the
@@ -30,13 +30,8 @@ struct GraphExecutors {
     boost::asio::any_io_executor disk;
     boost::asio::any_io_executor decode{};
     std::uint32_t decode_threads = 1;
-};
 
-/// One of several teachers.
-struct GraphTeacher {
-    std::string name;
-    TeacherSource* source = nullptr;  ///< outlives the graph
-    TeacherStageOptions options;      ///< scheduler.first and .end are set by the graph
+    [[nodiscard]] const boost::asio::any_io_executor& decoding() const noexcept { return decode ? decode : staging; }
 };
 
 /// How a teacher is asked in sequential mode (training.parallel false).
@@ -51,39 +46,39 @@ struct GraphOptions {
     TrainingSpec training;
     std::uint64_t first_step = 0;
     std::uint64_t total_steps = 0;
-    StepPlan steps{};                     ///< set by the graph
-    CheckpointSpec checkpoint;            ///< every_steps and every_secs; there is always one at the end
-    std::uint64_t tokens_seen = 0;        ///< by the run that is resumed
-    std::string spec_json;                ///< goes into each checkpoint
-    ProgressEvent resumed;                ///< of first_step; its figures are those of a run that has no step left to do
-    std::string resumed_from;             ///< folder of the checkpoint; empty = from the start
-    TeacherStageOptions teacher;          ///< scheduler.first and .end are set by the graph
-    std::vector<GraphTeacher> several{};  ///< teachers, in the order of the parts of the dataset; empty: not several
-    /// By which the times of student, optimizer, recorder, evaluation and snapshot are measured, and nothing else.
+    StepPlan steps{};               ///< set by the graph
+    CheckpointSpec checkpoint;      ///< every_steps and every_secs; the run always ends with one
+    std::uint64_t tokens_seen = 0;  ///< by the resumed run
+    std::string spec_json;          ///< goes into each checkpoint
+    ProgressEvent resumed;          ///< of first_step; its figures are reported if no step is left to do
+    std::string resumed_from;       ///< folder of the checkpoint; empty = from the start
+    /// In the order of the dataset's parts; one teacher if it has no parts. Empty: plain training.
+    std::vector<GraphTeacher> teachers{};
+    /// Only measures the times of student, optimizer, recorder, evaluation and snapshot.
     std::function<Instant()> now = steady_now;
 };
 
 /// What the graph asks of its surroundings.
 struct GraphHooks {
     std::function<void(const WorkerEvent&)> on_event;
-    /// Commits a checkpoint and returns its folder. Called on the disk executor; again and again while the error is of
-    /// kind disk_full.
+    /// Commits a checkpoint and returns its folder. Called on the disk executor, and again while the error is of kind
+    /// disk_full.
     std::function<Result<std::string>(std::uint64_t step, const StudentSnapshot&)> commit_checkpoint;
-    /// What the process takes now; called on the graph's executor at each step that is told of, so it does not block.
-    /// May be empty.
+    /// What the process uses now. Called on the graph's executor at each reported step, so it must not block. May be
+    /// empty.
     std::function<WorkerUsage()> usage{};
-    /// Told at each evaluation, on the compute executor: what the student says of some prompts. May be empty.
+    /// The student's continuations of some prompts. Called at each evaluation, on the compute executor. May be empty.
     std::function<std::vector<SampledText>(Student& student, std::uint64_t step)> sample{};
 };
 
 struct GraphOutcome {
     bool cancelled = false;  ///< steps are left, or the last checkpoint or evaluation was given up
     std::uint64_t steps_done = 0;
-    ProgressEvent last;        ///< of the last step, but for the stages' times, which are the whole run's
+    ProgressEvent last;        ///< of the last step; the stages' times are of the whole run
     double fill_seconds = 0;   ///< wait for the first micro-batch, which nothing can hide
     double padding_share = 0;  ///< of the positions that the student computed
     std::optional<double> eval_loss;
-    std::string checkpoint;  ///< the newest: committed by this run or, when it made none, resumed from
+    std::string checkpoint;  ///< the newest: committed by this run or, if there is none, the one it resumed from
     std::shared_ptr<const StudentSnapshot> final_snapshot;
 };
 

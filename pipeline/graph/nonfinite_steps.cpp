@@ -13,7 +13,7 @@ std::string number_text(double number) {
     return formatted("%.4g", number);
 }
 
-/// What was seen, in words: "its loss is nan, its gradient norm is inf".
+/// The finding in words: "its loss is nan, its gradient norm is inf".
 std::string seen(const NonfiniteSteps::Step& step) {
     return "its loss is " + number_text(step.loss) + ", its gradient norm is " + number_text(step.grad_norm);
 }

@@ -9,15 +9,15 @@
 
 namespace distilld {
 
-/// Judges the steps that were skipped because their loss or gradient norm was not finite: says so now and then, and
-/// when nothing but such steps comes any more. No clock of its own; one thread.
+/// Judges the steps that were skipped because loss or gradient norm was not finite: warns now and then, and fails when
+/// only such steps come. No clock of its own; one thread.
 class NonfiniteSteps {
   public:
     /// The `max_in_a_row`-th in a row (at least 1) is a failure.
     explicit NonfiniteSteps(std::uint64_t max_in_a_row) : max_in_a_row_(max_in_a_row) {}
 
     struct Step {
-        std::uint64_t number = 0;  ///< steps done with this one
+        std::uint64_t number = 0;  ///< steps done, including this one
         bool finite = true;
         double loss = 0;
         double grad_norm = 0;
@@ -25,8 +25,8 @@ class NonfiniteSteps {
         Instant at;
     };
     struct Verdict {
-        std::string warning;           ///< empty: nothing to say, or not yet again
-        std::optional<Error> failure;  ///< the run is to end
+        std::string warning;           ///< empty: nothing to report, or too soon
+        std::optional<Error> failure;  ///< the run must end
     };
     Verdict judge(const Step& step);
 

@@ -18,11 +18,30 @@ struct Made {
 
 }  // namespace
 
-PlanStage::PlanStage(asio::any_io_executor planning, std::shared_ptr<BatchSource> batches, TraceWriter* trace)
-    : planning_(std::move(planning)), batches_(std::move(batches)), trace_(trace) {}
+PlanStage::PlanStage(asio::any_io_executor io, asio::any_io_executor planning, std::shared_ptr<BatchSource> batches,
+                     TraceWriter* trace)
+    : planning_(std::move(planning)), batches_(std::move(batches)), trace_(trace), made_(std::move(io)) {}
 
 asio::awaitable<PlannedBatch> PlanStage::batch(std::uint64_t number) {
+    struct Making {
+        Making(PlanStage& the_stage, std::uint64_t the_number) : stage(the_stage), number(the_number) {
+            stage.being_made_.insert(number);
+        }
+        ~Making() {
+            stage.being_made_.erase(number);
+            stage.made_.notify();
+        }
+        Making(const Making&) = delete;
+        Making& operator=(const Making&) = delete;
+
+        PlanStage& stage;
+        std::uint64_t number;
+    };
+    while (being_made_.contains(number)) {
+        co_await made_.wait();
+    }
     if (!kept_.contains(number)) {
+        const Making making(*this, number);
         auto make = [batches = batches_, number] {
             const Instant began = steady_now();
             PlannedBatch planned = batches->batch(number);

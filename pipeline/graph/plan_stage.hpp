@@ -5,36 +5,29 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
+#include "pipeline/async/condition.hpp"
 #include "pipeline/graph/batch_source.hpp"
 #include "pipeline/graph/stage_clock.hpp"
 #include "pipeline/graph/trace_writer.hpp"
 
 namespace distilld {
 
-/// Micro-batches as the teacher stage asks for them. All calls on the graph's executor.
-class MicroBatchPlan {
+/// The plan stage: makes the micro-batches that the teacher stage asks for. It keeps each until it is released, so that
+/// a retry or a hedge asks about the same tokens. It has no loop of its own. All calls on the graph's executor, `io`;
+/// batches are made on `planning` (one thread). `trace` may be null.
+class PlanStage {
   public:
-    virtual ~MicroBatchPlan() = default;
-    /// Micro-batch `number`, made now unless it is kept.
-    virtual boost::asio::awaitable<PlannedBatch> batch(std::uint64_t number) = 0;
+    PlanStage(boost::asio::any_io_executor io, boost::asio::any_io_executor planning,
+              std::shared_ptr<BatchSource> batches, TraceWriter* trace);
+
+    /// Micro-batch `number`, made now unless it is kept or is being made for another caller.
+    boost::asio::awaitable<PlannedBatch> batch(std::uint64_t number);
     /// `number` must be kept.
-    [[nodiscard]] virtual PlannedBatch kept(std::uint64_t number) const = 0;
-    virtual void release(std::uint64_t number) = 0;
-};
-
-/// The stage plan: makes the micro-batches that the teacher stage asks for, and keeps each until it is released, so
-/// that a retry or a hedge asks about the very same tokens. Has no loop of its own. All calls on the graph's executor;
-/// the batches are made on `planning` (one thread). `trace` may be null.
-class PlanStage final : public MicroBatchPlan {
-  public:
-    PlanStage(boost::asio::any_io_executor planning, std::shared_ptr<BatchSource> batches, TraceWriter* trace);
-
-    boost::asio::awaitable<PlannedBatch> batch(std::uint64_t number) override;
-    [[nodiscard]] PlannedBatch kept(std::uint64_t number) const override { return kept_.at(number); }
-    [[nodiscard]] bool keeps(std::uint64_t number) const { return kept_.contains(number); }
-    void release(std::uint64_t number) override { kept_.erase(number); }
+    [[nodiscard]] const PlannedBatch& kept(std::uint64_t number) const { return kept_.at(number); }
+    void release(std::uint64_t number) { kept_.erase(number); }
     /// BatchPlan::append().
     boost::asio::awaitable<std::uint64_t> append(std::vector<std::uint64_t> rows);
 
@@ -45,6 +38,8 @@ class PlanStage final : public MicroBatchPlan {
     std::shared_ptr<BatchSource> batches_;
     TraceWriter* trace_;
     StageClock clock_{Stage::plan};
+    Condition made_;
+    std::set<std::uint64_t> being_made_;          // bounded by the requests in flight
     std::map<std::uint64_t, PlannedBatch> kept_;  // bounded by the scheduler's window
 };
 

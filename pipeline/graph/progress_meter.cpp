@@ -57,7 +57,7 @@ Stage ProgressMeter::bottleneck(const std::vector<StageTimes>& stages, double fi
     if (waited <= kNoticeableWait * (student.busy_seconds + waited)) {
         return Stage::student;
     }
-    // Of stages that are nearly always busy the last one holds the others up.
+    // Among stages that are nearly always busy, the last one holds up the others.
     for (const Stage stage : {Stage::staging, Stage::decode}) {
         const StageTimes times = find(stage);
         const double total = times.busy_seconds + times.wait_input_seconds + times.wait_output_seconds;

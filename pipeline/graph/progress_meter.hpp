@@ -15,8 +15,8 @@ class ProgressMeter {
   public:
     ProgressMeter(std::uint64_t first_step, std::uint64_t total_steps, Instant start);
 
-    /// One optimizer step ended at `now` after training on `tokens` input positions, with `padding` beside them.
-    /// `lost`: time of the run so far that no rate is about.
+    /// An optimizer step ended at `now` after training on `tokens` input positions, plus `padding` positions. `lost`:
+    /// time of the run so far that rates leave out.
     void on_step(std::uint64_t step, std::uint64_t tokens, std::uint64_t padding, Instant now, Nanos lost = {});
 
     /// Fills tokens, padding_tokens, tokens_per_second (over the last steps), seconds_elapsed, seconds_remaining and
@@ -25,14 +25,14 @@ class ProgressMeter {
     /// tokens_per_second over the whole run.
     [[nodiscard]] double mean_tokens_per_second() const;
 
-    /// The stage that sets the pace: the student unless it waited for more than 2% of its time, `fill_seconds` (the
-    /// wait for the first micro-batch, which nothing can hide) left out; then staging if that was busy nearly all the
-    /// time or there is no teacher, else the teacher.
+    /// The stage that sets the pace. It is the student, unless that waited for more than 2% of its time, without
+    /// `fill_seconds` (the wait for the first micro-batch, which nothing can hide). Then it is staging, if that was
+    /// nearly always busy or there is no teacher; else the teacher.
     static Stage bottleneck(const std::vector<StageTimes>& stages, double fill_seconds);
 
   private:
     struct Mark {
-        Instant at;  ///< less what was lost before
+        Instant at;  ///< minus what was lost before
         std::uint64_t tokens;
         std::uint64_t step;
     };

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "pipeline/async/run_on.hpp"
 
 namespace distilld {
@@ -15,9 +15,9 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr std::uint64_t kWritesAtOnce = 1;  // checkpoints, which a second copy waits for
+constexpr std::uint64_t kWritesAtOnce = 1;  // checkpoints; a second copy waits for the write
 
-/// A run from the start that is shorter than what is allowed, and trains nothing, fails too.
+/// A run from the start that trains nothing fails too, even if it is shorter than the limit.
 std::uint64_t max_nonfinite_steps(const GraphOptions& options) {
     const std::uint64_t allowed = options.training.max_nonfinite_steps;
     return options.first_step == 0 ? std::clamp<std::uint64_t>(options.total_steps, 1, allowed) : allowed;
@@ -202,7 +202,7 @@ asio::awaitable<void> RecorderStage::last_checkpoint() {
         fill(outcome_.last);
         if (options_.first_step > 0) {
             emit(LogEvent{"info", "all " + std::to_string(options_.first_step) +
-                                      " steps were done before: there was nothing left to train"});
+                                      " steps were done before: nothing left to train"});
         }
     }
     co_await written();
@@ -221,7 +221,7 @@ asio::awaitable<void> RecorderStage::written() {
         co_await writes_.changed().wait();
     }
     if (writes_.closed()) {
-        co_await writes_.join();  // throws what the write threw
+        co_await writes_.join();  // rethrows what the write threw
     }
 }
 
@@ -250,7 +250,7 @@ asio::awaitable<void> RecorderStage::write(std::shared_ptr<const StudentSnapshot
     clock_.enter(StageClock::State::busy);
     schedule_.on_begun();
     const Instant began = steady_now();
-    const auto bytes = std::make_shared<std::uint64_t>(0);  // the attempt outlives our frame when that is cancelled
+    const auto bytes = std::make_shared<std::uint64_t>(0);  // the attempt outlives our frame if that is cancelled
     std::function<Result<std::string>()> commit = [this, taken = std::move(taken), step, bytes] {
         Result<std::string> folder = hooks_.commit_checkpoint(step, *taken);
         if (folder) {
@@ -268,7 +268,7 @@ asio::awaitable<void> RecorderStage::write(std::shared_ptr<const StudentSnapshot
     cut_short_ = !folder && folder.error().kind == ErrorKind::disk_full;
     if (cut_short_) {
         emit(LogEvent{"warn",
-                      "the checkpoint of step " + std::to_string(step) + " was given up: " + folder.error().message});
+                      "the checkpoint of step " + std::to_string(step) + " was abandoned: " + folder.error().message});
         co_return;
     }
     if (!folder) {

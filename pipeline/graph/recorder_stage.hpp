@@ -26,14 +26,14 @@ namespace distilld {
 struct StepSums {
     std::uint64_t target_tokens = 0;
     std::uint64_t positions = 0;  ///< input positions
-    std::uint64_t padding = 0;    ///< positions beside them
+    std::uint64_t padding = 0;    ///< positions besides them
 
     void add(const MicroBatchStats& more, std::uint64_t more_positions, std::uint64_t more_padding) {
         target_tokens += more.target_tokens;
         positions += more_positions;
         padding += more_padding;
     }
-    /// `sum` over the step's target tokens, of each of them; 0 without any.
+    /// `sum` per target token of the step; 0 without any.
     [[nodiscard]] double mean(double sum) const {
         return sum / static_cast<double>(target_tokens > 0 ? target_tokens : 1);
     }
@@ -41,9 +41,9 @@ struct StepSums {
 
 /// What the recorder asks about the other stages when it reports.
 struct GraphTimes {
-    std::vector<StageTimes> stages;              ///< those of this run, in the order of enum Stage
+    std::vector<StageTimes> stages;              ///< of this run, in the order of enum Stage
     double student_waited_seconds = 0;           ///< for input
-    double fill_seconds = 0;                     ///< of it, for the first micro-batch
+    double fill_seconds = 0;                     ///< part of it: for the first micro-batch
     std::optional<double> teacher_busy_seconds;  ///< empty without a teacher
     FetchCounters fetch;
     std::vector<RequestDurations> request_durations;
@@ -60,10 +60,10 @@ struct RecorderHooks {
     std::function<void()> on_failure;  ///< the run cannot go on: see RecorderStage::failure()
 };
 
-/// The stage recorder: progress events, evaluation, checkpoints. Has no loop of its own: the student stage calls it at
-/// step borders. A checkpoint's copy is taken at once and written behind the next steps; no second copy is taken before
-/// the first is written, so that memory holds one at most. While the disk has no space for one, the training waits at
-/// the next step border. All calls on the graph's executor. `trace` may be null.
+/// The recorder stage: progress events, evaluation, checkpoints. It has no loop of its own: the student stage calls it
+/// at step boundaries. A checkpoint is copied at once and written during the next steps. The next copy waits for that
+/// write, so memory holds at most one. While the disk is full, training waits at the next step boundary. All calls on
+/// the graph's executor. `trace` may be null.
 class RecorderStage {
   public:
     RecorderStage(GraphExecutors executors, Student& student, OptimizerStage& optimizer, EvaluationSet eval,
@@ -71,37 +71,35 @@ class RecorderStage {
 
     /// The run begins now.
     void start();
-    /// Step number steps_done() has ended: its event, and an evaluation when one is due. The one at the end is
-    /// last_evaluation()'s.
+    /// Step number steps_done() has ended: emits its event, and evaluates if that is due. last_evaluation() does the
+    /// one at the end.
     boost::asio::awaitable<void> record(StepSums sums, FinishedStep finished);
-    /// Takes a checkpoint when one is due or was asked for. Not after the last step, which last_checkpoint() is for.
+    /// Takes a checkpoint if one is due or was requested. Not after the last step: see last_checkpoint().
     boost::asio::awaitable<void> checkpoint_when_due();
-    /// At the next step border.
+    /// At the next step boundary.
     void request_checkpoint() noexcept { checkpoint_requested_ = true; }
-    /// The end of the run, with a checkpoint: after the last step, or at the last whole step of a run that ends early,
-    /// failed ones included: nothing that was trained is lost.
+    /// Ends the run with a checkpoint: after the last step, or at the last whole step of a run that ends early. A
+    /// failed run takes one too, so no training is lost.
     boost::asio::awaitable<void> last_checkpoint();
-    /// A run that ends before its last step ends without one.
+    /// A run that ends before its last step takes no last checkpoint.
     void forgo_last_checkpoint() noexcept { forgoes_last_ = true; }
     /// After the last checkpoint of a whole run, so that no training is lost with it.
     boost::asio::awaitable<void> last_evaluation();
-    /// Nobody waits for the run any more: an evaluation ends after the batch under way, and a full disk is not waited
-    /// for.
+    /// The run is no longer wanted: an evaluation ends after the current batch, and a full disk is not waited for.
     void cancel();
-    /// Of the requests about held-out rows, as TeacherStage::set_ceiling().
+    /// For the requests about held-out rows, like TeacherStage::set_ceiling().
     void set_ceiling(std::uint32_t ceiling) { evaluator_.set_ceiling(ceiling); }
-    /// cancel() has kept the last checkpoint or the last evaluation from its end.
+    /// cancel() has cut the last checkpoint or the last evaluation short.
     [[nodiscard]] bool cut_short() const noexcept { return cut_short_; }
-    /// Waits for the checkpoint that is being written, which refers to this stage; throws what the write threw. No
-    /// checkpoint is taken afterwards.
+    /// Waits for the checkpoint that is being written, as it refers to this stage; rethrows what the write threw. Takes
+    /// no checkpoint afterwards.
     boost::asio::awaitable<void> join();
 
     [[nodiscard]] std::uint64_t steps_done() const noexcept { return outcome_.steps_done; }
     [[nodiscard]] bool whole() const noexcept { return outcome_.steps_done == options_.total_steps; }
     [[nodiscard]] const std::optional<Error>& failure() const noexcept { return failure_; }
     [[nodiscard]] GraphOutcome take_outcome() { return std::move(outcome_); }
-    /// Of the recorder (a checkpoint is being written), and of what it has the student for: evaluation, snapshot (a
-    /// checkpoint's copy).
+    /// Times of the recorder (a checkpoint is being written), evaluation and snapshot (a checkpoint's copy).
     [[nodiscard]] std::vector<StageTimes> times() const {
         return {clock_.times(), evaluation_clock_.times(), snapshot_clock_.times()};
     }

@@ -46,7 +46,7 @@ void SpaceWait::begin_wait(const Error& error) {
     }
     WaitingEvent event;
     event.code = to_string(ErrorKind::disk_full);
-    event.message = error.message + "; the run waits and goes on by itself";
+    event.message = error.message + "; the run waits and continues by itself";
     event.since = unix_now();
     began_ = event.since;
     emit_(event);

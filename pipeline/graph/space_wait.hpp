@@ -12,10 +12,10 @@
 
 namespace distilld {
 
-/// Writes files, and waits out a full disk and what else passes (write_error()): what fails with ErrorKind::disk_full
-/// is tried again every few seconds until it succeeds, or until nobody wants it any more. A WaitingEvent (disk_full)
-/// says that a wait has begun, one with an empty code that it is over. All calls on the executor it is given, which is
-/// single-threaded.
+/// Writes files, and waits out a full disk and other passing errors (write_error()). A write that fails with
+/// ErrorKind::disk_full is retried every few seconds until it succeeds or is given up. A WaitingEvent (disk_full)
+/// reports that a wait began; one with an empty code reports its end. All calls on the executor that it was given,
+/// which is single-threaded.
 class SpaceWait {
   public:
     static constexpr std::chrono::milliseconds kPause{5000};
@@ -24,12 +24,12 @@ class SpaceWait {
     SpaceWait(boost::asio::any_io_executor io, std::function<void(const WorkerEvent&)> emit,
               std::chrono::milliseconds pause = kPause);
 
-    /// Runs `attempt` on `disk` until it succeeds or fails for another reason. The error is of kind disk_full only when
-    /// the wait was given up; each attempt has to remove what it left half written. Awaited one at a time.
+    /// Runs `attempt` on `disk` until it succeeds or fails for another reason. The error is of kind disk_full only if
+    /// the wait was given up. Each attempt must remove its incomplete files. One call at a time.
     boost::asio::awaitable<Result<std::string>> perform(boost::asio::any_io_executor disk,
                                                         std::function<Result<std::string>()> attempt);
 
-    /// There is one attempt from now on, and a wait under way ends.
+    /// From now on each write is tried once, and the current wait ends.
     void give_up();
     [[nodiscard]] bool waiting() const noexcept { return waiting_; }
 

@@ -13,7 +13,7 @@
 
 namespace distilld {
 
-/// Where the time of one stage went. A stage is in one state at any time; enter() closes the one before. One thread.
+/// Where a stage's time went. A stage is in one state at a time; enter() closes the state before. One thread.
 class StageClock {
   public:
     enum class State { idle, busy, wait_input, wait_output };
@@ -28,16 +28,16 @@ class StageClock {
         state_ = state;
         since_ = now;
     }
-    /// Adds what was spent elsewhere, by a stage that is in no state of its own.
+    /// Adds time spent elsewhere, for a stage without a state of its own.
     void add_busy(Nanos spent) { total(State::busy) += spent; }
-    /// What was booked as `from` was `to` in truth; at most all of it.
+    /// Moves `spent`, at most all of it, from `from` to `to`.
     void rebook(State from, State to, Nanos spent) {
         const Nanos moved = std::min(spent, total(from));
         total(from) -= moved;
         total(to) += moved;
     }
 
-    /// Totals, the state under way included.
+    /// Totals, including the current state.
     [[nodiscard]] StageTimes times() const {
         const auto seconds = [this](State state) {
             const Nanos running = state == state_ ? now_() - since_ : Nanos(0);

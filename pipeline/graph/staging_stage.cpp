@@ -48,7 +48,7 @@ asio::awaitable<StagedMicroBatch> StagingStage::stage(MicroBatch batch) {
     staged.number = batch.tokens->number;
     staged.positions = input_positions(*batch.tokens);
     const TokenBatch& tokens = *batch.tokens;
-    // Documents that are kept apart are staged without what is beside them.
+    // Documents that are kept apart are staged without padding.
     const bool padded = tokens.documents.empty();
     const std::uint64_t all = padded ? std::uint64_t{tokens.rows} * tokens.columns : staged.positions;
     staged.padding = all - staged.positions;

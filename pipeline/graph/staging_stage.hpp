@@ -8,7 +8,7 @@
 #include "pipeline/async/bounded_channel.hpp"
 #include "pipeline/graph/stage_clock.hpp"
 #include "pipeline/graph/student.hpp"
-#include "pipeline/graph/teacher_stage.hpp"
+#include "pipeline/graph/teacher/teacher_stage.hpp"
 #include "pipeline/graph/trace_writer.hpp"
 
 namespace distilld {
@@ -16,26 +16,26 @@ namespace distilld {
 /// A micro-batch as tensors, on its way to the student.
 struct StagedMicroBatch {
     std::uint64_t number = 0;
-    std::uint64_t positions = 0;  ///< input positions, padding left out
-    std::uint64_t padding = 0;    ///< positions that the student computes beside them
+    std::uint64_t positions = 0;  ///< input positions, without padding
+    std::uint64_t padding = 0;    ///< other positions that the student computes
     std::unique_ptr<StagedBatch> batch;
 };
 
-/// The stage staging: makes the tensors of micro-batch N+1 while N trains. All calls on the graph's executor; tensors
+/// The staging stage: makes the tensors of micro-batch N+1 while N trains. All calls on the graph's executor; tensors
 /// are made on `staging` (one thread). `trace` may be null.
 class StagingStage {
   public:
     StagingStage(boost::asio::any_io_executor io, boost::asio::any_io_executor staging, Student& student,
                  TeacherStage& teacher, TraceWriter* trace);
 
-    /// Until the teacher stage has no more or the output is closed. Closes the output, however it ends.
+    /// Runs until the teacher stage is at its end or the output is closed. Always closes the output.
     boost::asio::awaitable<void> run();
 
     /// Staged micro-batches in order, at most one ahead of the student.
     [[nodiscard]] BoundedChannel<StagedMicroBatch>& output() noexcept { return output_; }
     [[nodiscard]] const BoundedChannel<StagedMicroBatch>& output() const noexcept { return output_; }
     [[nodiscard]] StageTimes times() const { return clock_.times(); }
-    /// Of the positions that were staged for the student, the share that is padding; 0 without any.
+    /// The share of padding among all positions staged for the student; 0 without any.
     [[nodiscard]] double padding_share() const noexcept {
         return staged_ == 0 ? 0 : static_cast<double>(padding_) / static_cast<double>(staged_);
     }
@@ -50,7 +50,7 @@ class StagingStage {
     TraceWriter* trace_;
     BoundedChannel<StagedMicroBatch> output_;
     StageClock clock_{Stage::staging};
-    std::uint64_t staged_ = 0;  ///< positions, padding among them
+    std::uint64_t staged_ = 0;  ///< positions, including padding
     std::uint64_t padding_ = 0;
 };
 

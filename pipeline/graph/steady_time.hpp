@@ -6,7 +6,7 @@
 
 namespace distilld {
 
-/// The time of the graph is that of std::chrono::steady_clock.
+/// The graph's time is that of std::chrono::steady_clock.
 [[nodiscard]] inline Instant steady_now() {
     return Instant(std::chrono::duration_cast<Nanos>(std::chrono::steady_clock::now().time_since_epoch()));
 }

@@ -21,17 +21,17 @@ class StagedBatch {
     virtual ~StagedBatch() = default;
 };
 
-/// Of one micro-batch, what is known without waiting for the device. Its losses come with those of the step.
+/// What is known of a micro-batch without waiting for the device. Its losses come with those of the step.
 struct MicroBatchStats {
     std::uint64_t target_tokens = 0;
-    /// Of the call's time, what pending updates took: the optimizer's. Where the device works behind the calls, as far
-    /// as they took the calling thread.
+    /// Part of the call's time: the optimizer's pending updates. If the device runs asynchronously, only time of the
+    /// calling thread.
     double update_seconds = 0;
 };
 
 struct StepStats {
     double grad_norm = 0;  ///< global L2 norm before clipping
-    bool finite = true;    ///< false: loss or gradient norm was not; the step was skipped, weights unchanged
+    bool finite = true;    ///< false: loss or gradient norm was not; the step was skipped, weights are unchanged
     // Sums over the target tokens of the step's micro-batches, in nats.
     double loss_sum = 0;  ///< of the mixed loss
     double kd_sum = 0;    ///< of T²·KL; 0 without a teacher
@@ -41,35 +41,35 @@ struct StepStats {
 struct EvalStats {
     std::uint64_t target_tokens = 0;
     double ce_sum = 0;
-    std::uint64_t teacher_tokens = 0;  ///< targets of which the teacher said something
-    double kl_sum = 0;                 ///< KL(teacher ‖ student) at temperature 1, of those
-    std::uint64_t agreeing = 0;        ///< those whose likeliest token is the teacher's
+    std::uint64_t teacher_tokens = 0;  ///< targets that the teacher's answer covers
+    double kl_sum = 0;                 ///< KL(teacher ‖ student) at temperature 1, over those
+    std::uint64_t agreeing = 0;        ///< those with the same likeliest token as the teacher
 };
 
-/// What an exported model says of the tokenizer that its data was read with.
+/// What an exported model records about the tokenizer of its data.
 struct ExportTokenizer {
-    std::filesystem::path files;           ///< folder that its files are copied from; empty = none
-    std::optional<SpecialTokens> special;  ///< nothing: those of the student's config stand
-    bool of_the_model = false;             ///< those of the config stand too when they agree about the end of a text
+    std::filesystem::path files;           ///< folder to copy its files from; empty = none
+    std::optional<SpecialTokens> special;  ///< empty: those of the student's config apply
+    bool of_the_model = false;             ///< those of the config apply too if they agree about the end of a text
 };
 
-/// How a student goes on from a prompt.
+/// How a student continues a prompt.
 struct SampleOptions {
     std::uint32_t max_tokens = 0;
     double temperature = 0;             ///< 0: the likeliest token each time
     std::uint64_t seed = 0;             ///< of what is drawn
-    std::optional<std::int32_t> end{};  ///< the id that ends a text, beside those of the student's config
+    std::optional<std::int32_t> end{};  ///< the id that ends a text, besides those of the student's config
 };
 
-/// Thrown by train() where the device's memory does not hold the micro-batch. Weights stay, and the gradients of the
-/// step under way are of no use any more: discard_gradients() forgets them.
+/// Thrown by train() if the micro-batch does not fit into the device's memory. Weights stay; the gradients of the
+/// current step are invalid, and discard_gradients() drops them.
 class OutOfDeviceMemory : public ErrorException {
   public:
     using ErrorException::ErrorException;
 };
 
-/// The student and its optimizer. All calls but stage() come from one thread, the compute thread, which owns the
-/// device; stage() comes from the staging thread. Unexpected errors throw.
+/// The student and its optimizer. All calls except stage() come from the compute thread, which owns the device; stage()
+/// comes from the staging thread. Unexpected errors throw.
 class Student {
   public:
     virtual ~Student() = default;
@@ -77,33 +77,33 @@ class Student {
     /// Tensors of the micro-batch on the device. Staging thread, while another micro-batch trains.
     virtual std::unique_ptr<StagedBatch> stage(MicroBatch batch) = 0;
 
-    /// Forward, loss, backward. Adds to the gradients of the step under way; updates left pending by finish_step()
-    /// are applied first, each layer's just before that layer's forward.
+    /// Forward, loss, backward. Adds to the gradients of the current step. Updates left pending by finish_step() are
+    /// applied first, each layer's just before that layer's forward.
     virtual MicroBatchStats train(StagedBatch& batch) = 0;
 
-    /// Forgets the gradients added since the last step, as if train() had not been called (the memory probe's batches).
+    /// Drops the gradients added since the last step, as if train() had not been called (for the memory probe).
     virtual void discard_gradients() = 0;
 
-    /// Closes the step: global norm, clipping factor, AdamW with `learning_rate`. With the overlapped optimizer the
-    /// update is left pending, else it is applied here. Same bits either way. Where the device works behind the calls,
-    /// this one waits for it, and no other call of a step does.
+    /// Closes the step: global norm, clipping factor, AdamW with `learning_rate`. The overlapped optimizer leaves the
+    /// update pending; otherwise it is applied here. Both give the same bits. If the device runs asynchronously, only
+    /// this call of a step waits for it.
     virtual StepStats finish_step(double learning_rate) = 0;
 
-    /// Applies the next pending layer update, for the time in which there is nothing to train on. False: none left.
+    /// Applies the next pending layer update, while there is nothing to train on. False: none left.
     virtual bool apply_one_pending_update() = 0;
 
-    /// Held-out cross entropy of one batch (no gradients) and, where it has the teacher's targets, what they say of the
-    /// student. Pending updates are applied first.
+    /// Held-out cross entropy of one batch (no gradients), and the figures against the teacher's targets if it has
+    /// them. Pending updates are applied first.
     virtual EvalStats evaluate(const MicroBatch& batch) = 0;
-    /// The same, nobody having been asked.
+    /// The same without a teacher.
     EvalStats evaluate(const TokenBatch& tokens) {
         MicroBatch batch;
         batch.tokens = std::shared_ptr<const TokenBatch>(std::shared_ptr<void>(), &tokens);  // not owned
         return evaluate(batch);
     }
 
-    /// The ids with which the student goes on from `prompt`, without the one that ends the text; fewer than asked for
-    /// where it ends, or its weights are not finite. Pending updates are applied first. Weights and optimizer stay.
+    /// The ids that continue `prompt`, without the one that ends the text. Fewer than asked for if the text ends or the
+    /// weights are not finite. Pending updates are applied first. Weights and optimizer stay.
     virtual std::vector<std::int32_t> sample(const std::vector<std::int32_t>& /*prompt*/,
                                              const SampleOptions& /*options*/) {
         return {};
@@ -112,21 +112,21 @@ class Student {
     /// Copies weights, optimizer state and `state`. Pending updates are applied first.
     virtual std::shared_ptr<const StudentSnapshot> snapshot(const RunState& state) = 0;
 
-    /// The head for the hidden states of the teacher: before the first micro-batch that has some, and not while any is
-    /// staged. Copied to the device, in bf16 where head and student are, else in fp32. The error says why it does not
+    /// Sets the head for the teacher's hidden states: before the first micro-batch that has some, and not while any is
+    /// staged. Copied to the device, in bf16 if head and student are bf16, else in fp32. The error says why it does not
     /// fit.
     virtual Result<void> set_teacher_head(const TeacherHead& /*head*/) {
         return Error{ErrorKind::internal, "this student takes no hidden states"};
     }
 
-    /// For the models that snapshots taken from now on write. Without it: the files beside student.model.
+    /// For the models in later snapshots. Default: the files beside student.model.
     virtual void set_export_tokenizer(ExportTokenizer /*tokenizer*/) {}
 
-    /// Rounds the weights to what an exported model holds, for evaluate() of just that; nothing can be trained
+    /// Rounds the weights to the precision of an exported model, so that evaluate() judges that; training is impossible
     /// afterwards. False: an export keeps every bit, and nothing was changed.
     virtual bool round_to_export() { return false; }
 
-    /// Loads what write_checkpoint() wrote; refuses a checkpoint of another network or one that is damaged.
+    /// Loads what write_checkpoint() wrote; refuses a damaged checkpoint or one of another network.
     virtual Result<RunState> restore(const std::filesystem::path& checkpoint_folder) = 0;
 
     [[nodiscard]] virtual std::uint64_t parameter_count() const = 0;

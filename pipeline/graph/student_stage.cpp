@@ -47,8 +47,8 @@ asio::awaitable<void> StudentStage::train_all() {
     }
 }
 
-/// Nothing when the run ends before the step has all its micro-batches. A step that has them is worth finishing, even
-/// when cancelled: it costs no more waiting.
+/// Empty if the run ends before the step has all its micro-batches. A step that has them is finished even when
+/// cancelled: it needs no more waiting.
 asio::awaitable<std::optional<StepSums>> StudentStage::train_step(std::uint64_t step) {
     StepSums sums;
     const std::uint64_t first = options_.steps.first_of(step);
@@ -71,7 +71,7 @@ asio::awaitable<std::optional<StepSums>> StudentStage::train_step(std::uint64_t 
 asio::awaitable<std::optional<StagedMicroBatch>> StudentStage::next() {
     teacher_.on_wanted();
     clock_.enter(StageClock::State::wait_input);
-    // Nothing to train on is time for the optimizer's pending updates, one layer at a time.
+    // Idle time is for the optimizer's pending updates, one layer at a time.
     while (input_.size() == 0 && !input_.closed() && optimizer_.updates_pending()) {
         co_await optimizer_.apply_one_update(recorder_.steps_done());
     }
@@ -80,7 +80,7 @@ asio::awaitable<std::optional<StagedMicroBatch>> StudentStage::next() {
 
 asio::awaitable<MicroBatchStats> StudentStage::train(StagedMicroBatch staged) {
     const std::uint64_t n = staged.number;
-    // Sequential mode lets the next request out only when this micro-batch has been trained on.
+    // Sequential mode sends the next request only after training on this micro-batch.
     const bool release_early = options_.training.parallel;
     teacher_.on_taken(n);
     if (release_early) {

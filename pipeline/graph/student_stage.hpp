@@ -12,13 +12,13 @@
 #include "pipeline/graph/stage_clock.hpp"
 #include "pipeline/graph/staging_stage.hpp"
 #include "pipeline/graph/student.hpp"
-#include "pipeline/graph/teacher_stage.hpp"
+#include "pipeline/graph/teacher/teacher_stage.hpp"
 #include "pipeline/graph/trace_writer.hpp"
 
 namespace distilld {
 
-/// The stage student: trains on what was staged, in order, and at step borders hands over to optimizer and recorder.
-/// All calls on the graph's executor; training runs on `compute`. `trace` may be null.
+/// The student stage: trains on staged micro-batches in order, and calls optimizer and recorder at step boundaries. All
+/// calls on the graph's executor; training runs on `compute`. `trace` may be null.
 class StudentStage {
   public:
     StudentStage(boost::asio::any_io_executor compute, Student& student, BoundedChannel<StagedMicroBatch>& input,
@@ -27,12 +27,12 @@ class StudentStage {
 
     /// Trains to the last step, to the end of the input or to cancel().
     boost::asio::awaitable<void> run();
-    /// Ends run() after the micro-batch under way; when that completes a step, after the step.
+    /// Ends run() after the current micro-batch; if that completes a step, after the step.
     void cancel() noexcept { cancelled_ = true; }
 
-    /// Waited for the first micro-batch, which nothing can hide.
+    /// The wait for the first micro-batch, which nothing can hide.
     [[nodiscard]] double fill_seconds() const noexcept { return fill_seconds_; }
-    /// busy: trains on a micro-batch; wait_output: the optimizer or the recorder (evaluation, a checkpoint, events) has
+    /// busy: trains on a micro-batch; wait_output: the optimizer or the recorder (evaluation, checkpoint, events) uses
     /// the student.
     [[nodiscard]] StageTimes times() const { return clock_.times(); }
 

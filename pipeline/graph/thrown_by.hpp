@@ -6,7 +6,7 @@
 
 namespace distilld {
 
-/// Awaits `operation` and answers what it threw, or null: for what must be done however a coroutine ends. (Not in a
+/// Awaits `operation` and returns what it threw, or null: for cleanup that must run however a coroutine ends. (Not in a
 /// destructor: a frame may be destroyed after the objects that it refers to.)
 inline boost::asio::awaitable<std::exception_ptr> thrown_by(boost::asio::awaitable<void> operation) {
     try {

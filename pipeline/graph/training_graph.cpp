@@ -10,13 +10,12 @@
 
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/graph/decode_stage.hpp"
-#include "pipeline/graph/joined_teacher_stage.hpp"
 #include "pipeline/graph/optimizer_stage.hpp"
 #include "pipeline/graph/plan_stage.hpp"
 #include "pipeline/graph/recorder_stage.hpp"
 #include "pipeline/graph/staging_stage.hpp"
 #include "pipeline/graph/student_stage.hpp"
-#include "pipeline/graph/teacher_stage.hpp"
+#include "pipeline/graph/teacher/teacher_stage.hpp"
 #include "pipeline/graph/thrown_by.hpp"
 
 namespace distilld {
@@ -25,20 +24,19 @@ namespace asio = boost::asio;
 
 namespace {
 
-TeacherStageOptions teacher_options(TeacherStageOptions teacher, const GraphOptions& options, const GraphHooks& hooks) {
-    teacher.on_event = hooks.on_event;
-    teacher.scheduler.first = options.steps.first_of(options.first_step);
-    teacher.scheduler.end = options.steps.first_of(options.total_steps);
-    if (!options.training.parallel) {
-        take_one_after_the_other(teacher.scheduler);
+std::vector<GraphTeacher> teachers_of(const GraphOptions& options, const GraphHooks& hooks) {
+    std::vector<GraphTeacher> teachers = options.teachers;
+    if (teachers.empty()) {
+        teachers.emplace_back();
     }
-    return teacher;
-}
-
-std::vector<GraphTeacher> several_teachers(const GraphOptions& options, const GraphHooks& hooks) {
-    std::vector<GraphTeacher> teachers = options.several;
     for (GraphTeacher& teacher : teachers) {
-        teacher.options = teacher_options(std::move(teacher.options), options, hooks);
+        SchedulerOptions& scheduler = teacher.options.scheduler;
+        teacher.options.on_event = hooks.on_event;
+        scheduler.first = options.steps.first_of(options.first_step);
+        scheduler.end = options.steps.first_of(options.total_steps);
+        if (!options.training.parallel) {
+            take_one_after_the_other(scheduler);
+        }
     }
     return teachers;
 }
@@ -51,26 +49,19 @@ void start(TaskGroup& stages, asio::awaitable<void> stage) {
 
 class StagedTrainingGraph final : public TrainingGraph {
   public:
-    StagedTrainingGraph(GraphExecutors executors, Student& student, TeacherSource* source,
-                        std::shared_ptr<BatchSource> batches, EvaluationSet eval, const GraphOptions& options,
-                        GraphHooks hooks, TraceWriter* trace)
+    StagedTrainingGraph(GraphExecutors executors, Student& student, std::shared_ptr<BatchSource> batches,
+                        EvaluationSet eval, const GraphOptions& options, GraphHooks hooks, TraceWriter* trace)
         : io_(executors.io),
-          has_teacher_(source != nullptr || !options.several.empty()),
-          plan_(executors.staging, std::move(batches), trace),
-          decode_(io_, executors.decode ? executors.decode : executors.staging,
-                  executors.decode ? executors.decode_threads : 1, trace),
-          teacher_(options.several.empty()
-                       ? make_teacher_stage(io_, plan_, decode_, source,
-                                            teacher_options(options.teacher, options, hooks), trace)
-                       : make_joined_teacher_stage(io_, executors.decode ? executors.decode : executors.staging, plan_,
-                                                   decode_, several_teachers(options, hooks), trace)),
-          staging_(io_, executors.staging, student, *teacher_, trace),
+          plan_(io_, executors.staging, std::move(batches), trace),
+          decode_(io_, executors.decoding(), executors.decode_threads, trace),
+          teacher_(io_, plan_, decode_, teachers_of(options, hooks), trace),
+          staging_(io_, executors.staging, student, teacher_, trace),
           optimizer_(executors.compute, student, options.training, options.total_steps, trace, options.now),
           turn_(eval.turn),
           recorder_(executors, student, optimizer_, std::move(eval), options, recorder_hooks(std::move(hooks)), trace),
-          student_(executors.compute, student, staging_.output(), *teacher_, optimizer_, recorder_, options, trace) {
+          student_(executors.compute, student, staging_.output(), teacher_, optimizer_, recorder_, options, trace) {
         if (turn_) {
-            turn_->set_training(teacher_.get());
+            turn_->set_training(&teacher_);
         }
     }
     ~StagedTrainingGraph() override {
@@ -82,7 +73,7 @@ class StagedTrainingGraph final : public TrainingGraph {
     StagedTrainingGraph& operator=(const StagedTrainingGraph&) = delete;
 
     asio::awaitable<Result<GraphOutcome>> run() override {
-        // What runs refers to us, so it is joined whatever happens, to our caller too.
+        // The tasks refer to us, so they are joined whatever happens.
         const bool throwing = co_await asio::this_coro::throw_if_cancelled();
         co_await asio::this_coro::throw_if_cancelled(false);
         recorder_.start();
@@ -90,10 +81,10 @@ class StagedTrainingGraph final : public TrainingGraph {
         const bool whole = recorder_.whole();
         std::optional<Error> error = recorder_.failure();
         if (!error && !whole && !cancelled_) {
-            error = teacher_->failure();
+            error = teacher_.failure();
         }
         if (thrown) {
-            recorder_.cancel();  // who is in trouble does not wait for space on a disk
+            recorder_.cancel();  // a failing run does not wait for disk space
         } else {
             thrown = co_await thrown_by(recorder_.last_checkpoint());
         }
@@ -114,13 +105,13 @@ class StagedTrainingGraph final : public TrainingGraph {
         outcome.cancelled = !whole || recorder_.cut_short();
         outcome.fill_seconds = student_.fill_seconds();
         outcome.padding_share = staging_.padding_share();
-        outcome.last.stages = times().stages;  // with the last checkpoint and the last evaluation
+        outcome.last.stages = times().stages;  // including the last checkpoint and the last evaluation
         co_return outcome;
     }
 
     void cancel() override {
         cancelled_ = true;
-        teacher_->stop();
+        teacher_.stop();
         staging_.output().close();
         student_.cancel();
         recorder_.cancel();
@@ -129,16 +120,16 @@ class StagedTrainingGraph final : public TrainingGraph {
     void forgo_last_checkpoint() override { recorder_.forgo_last_checkpoint(); }
     void request_checkpoint() override { recorder_.request_checkpoint(); }
     void set_max_concurrent(std::uint32_t limit) override {
-        teacher_->set_ceiling(limit);
+        teacher_.set_ceiling(limit);
         recorder_.set_ceiling(limit);
     }
 
   private:
-    /// teacher && staging && student: each ends when the one before it has and its input is used up, or when the run is
-    /// cancelled. The first to throw ends the others.
+    /// teacher && staging && student: each ends when its predecessor has ended and its input is used up, or when the
+    /// run is cancelled. The first to throw ends the others.
     asio::awaitable<void> all_stages() {
         TaskGroup stages(io_);
-        start(stages, teacher_->run());
+        start(stages, teacher_.run());
         start(stages, staging_.run());
         start(stages, student_.run());
         co_await stages.join();
@@ -153,7 +144,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         made.on_event = std::move(hooks.on_event);
         made.commit_checkpoint = std::move(hooks.commit_checkpoint);
         made.observe = [this] { return times(); };
-        made.lost = [this] { return teacher_->lost(); };
+        made.lost = [this] { return teacher_.lost(); };
         made.usage = std::move(hooks.usage);
         made.sample = std::move(hooks.sample);
         made.on_failure = [this] { cancel(); };
@@ -163,12 +154,12 @@ class StagedTrainingGraph final : public TrainingGraph {
     GraphTimes times() const {
         GraphTimes times;
         times.stages.push_back(plan_.times());
-        if (has_teacher_) {
-            times.stages.push_back(teacher_->times());
+        if (teacher_.asks()) {
+            times.stages.push_back(teacher_.times());
             times.teacher_busy_seconds = times.stages.back().busy_seconds;
-            times.fetch = teacher_->counters();
+            times.fetch = teacher_.counters();
             times.fetch.decode_threads = decode_.max_at_once();
-            times.request_durations = teacher_->durations();
+            times.request_durations = teacher_.durations();
             times.stages.push_back(decode_.times());
         }
         times.stages.push_back(staging_.times());
@@ -179,17 +170,16 @@ class StagedTrainingGraph final : public TrainingGraph {
         for (StageTimes& stage : recorder_.times()) {
             times.stages.push_back(std::move(stage));
         }
-        times.queues = teacher_->queues();
+        times.queues = teacher_.queues();
         const auto& staged = staging_.output();
         times.queues.push_back({std::string(stage_name(Stage::student)), staged.size(), staged.capacity()});
         return times;
     }
 
     asio::any_io_executor io_;
-    bool has_teacher_;
     PlanStage plan_;
     DecodeStage decode_;
-    std::unique_ptr<TeacherStage> teacher_;
+    TeacherStage teacher_;
     StagingStage staging_;
     OptimizerStage optimizer_;
     std::shared_ptr<TeacherTurn> turn_;  // null: no evaluation asks the teacher
@@ -200,12 +190,12 @@ class StagedTrainingGraph final : public TrainingGraph {
 
 }  // namespace
 
-std::unique_ptr<TrainingGraph> make_training_graph(GraphExecutors executors, Student& student, TeacherSource* source,
+std::unique_ptr<TrainingGraph> make_training_graph(GraphExecutors executors, Student& student,
                                                    std::shared_ptr<BatchSource> batches, EvaluationSet eval,
                                                    GraphOptions options, GraphHooks hooks, TraceWriter* trace) {
     options.steps = batches->steps();
-    return std::make_unique<StagedTrainingGraph>(std::move(executors), student, source, std::move(batches),
-                                                 std::move(eval), options, std::move(hooks), trace);
+    return std::make_unique<StagedTrainingGraph>(std::move(executors), student, std::move(batches), std::move(eval),
+                                                 options, std::move(hooks), trace);
 }
 
 }  // namespace distilld

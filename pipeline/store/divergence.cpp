@@ -10,7 +10,7 @@ namespace distilld {
 namespace {
 
 constexpr double kNone = -std::numeric_limits<double>::infinity();
-/// Mass outside the stored entries that is only rounding of the sums.
+/// Smaller masses outside the stored entries are only rounding.
 constexpr double kMinMass = 1e-12;
 
 /// log Σ exp of the teacher's logits, and Σ p·log p.
@@ -25,7 +25,7 @@ Teacher read_teacher(std::span<const float> logits) {
     return {max + std::log(total), weighted / total - std::log(total)};
 }
 
-/// log of what the stored masses sum to.
+/// log of the sum of the stored masses.
 double log_sum(const StoredDistribution& stored) {
     double sum = std::exp(static_cast<double>(stored.tail));
     for (const float value : stored.values) {
@@ -34,7 +34,7 @@ double log_sum(const StoredDistribution& stored) {
     return std::log(sum);
 }
 
-/// Of one token outside the stored entries.
+/// log of the mass of one token outside the stored entries.
 double log_share(const StoredDistribution& stored, std::size_t vocabulary) {
     const auto others = static_cast<double>(vocabulary - stored.ids.size());
     return others > 0 ? stored.tail - std::log(others) : kNone;

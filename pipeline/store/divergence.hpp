@@ -5,16 +5,16 @@
 
 namespace distilld {
 
-/// What is stored of a position: ids, their log-probabilities, and the log of the mass outside them, which stands for
-/// an even share for each other token of the vocabulary. Need not sum to 1: it is normalised, as the loss does it.
+/// The stored entries of a position: ids, their log-probabilities, and the log of the mass outside, spread evenly over
+/// all other tokens. The masses need not sum to 1: they are normalised, as in the loss.
 struct StoredDistribution {
     std::span<const std::int32_t> ids;
     std::span<const float> values;
     float tail = 0;
 };
 
-/// KL(teacher ‖ stored) over the whole vocabulary, in nats: what is lost by storing. `logits` are the teacher's.
-/// Infinite where a token with probability has none in the store.
+/// KL(teacher ‖ stored) over the whole vocabulary, in nats: the loss of information by storing. `logits` are the
+/// teacher's. Infinite if a token with a probability has none in the store.
 [[nodiscard]] double kl_teacher_stored(std::span<const float> logits, const StoredDistribution& stored);
 
 /// KL(stored ‖ teacher), in nats.

@@ -9,8 +9,7 @@
 
 namespace distilld {
 
-/// Which rows a writer needs no more, and how far it is: asked by threads that shall not wait for a shard to be
-/// written. Any thread.
+/// The rows that a writer has, and its progress, for threads that must not wait while a shard is written. Any thread.
 class HeldRows {
   public:
     explicit HeldRows(std::uint64_t rows) : held_(rows) {}
@@ -23,7 +22,7 @@ class HeldRows {
         const std::lock_guard guard(mutex_);
         return progress_;
     }
-    /// Those of [first, end) that are needed.
+    /// The needed rows of [first, end).
     [[nodiscard]] std::vector<std::uint64_t> needed(std::uint64_t first, std::uint64_t end) const {
         const std::lock_guard guard(mutex_);
         std::vector<std::uint64_t> rows;
@@ -40,7 +39,7 @@ class HeldRows {
         held_[row] = true;
         ++progress_.held_rows;
     }
-    /// Of [first, end). set() follows.
+    /// Sets which rows of [first, end) are held. Call set() afterwards.
     void mark(std::uint64_t first, std::uint64_t end, const std::function<bool(std::uint64_t)>& is_held) {
         const std::lock_guard guard(mutex_);
         for (std::uint64_t row = first; row < end; ++row) {

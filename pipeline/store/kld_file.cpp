@@ -18,7 +18,7 @@ std::uint64_t rows_of(std::uint64_t context) noexcept {
     return context - 1 - context / 2;
 }
 
-/// Scale and smallest value, then the codes, an even number of them.
+/// Scale and minimum, then the codes, padded to an even number.
 std::uint64_t row_bytes(std::uint64_t vocabulary) noexcept {
     return 2 * sizeof(float) + (vocabulary + 1) / 2 * 2 * sizeof(std::uint16_t);
 }
@@ -41,7 +41,7 @@ Result<KldFile> KldFile::open(const std::filesystem::path& file) {
         return invalid_input(file.string() + ": contexts of " + std::to_string(context) + " tokens, a vocabulary of " +
                              std::to_string(vocabulary) + " and " + std::to_string(chunks) + " chunks cannot be");
     }
-    // Below 2^31 · 4 + 2^31 · 2^26: of one chunk nothing overflows.
+    // Below 2^31 · 4 + 2^31 · 2^26, so the size of one chunk does not overflow.
     const std::uint64_t each =
         static_cast<std::uint64_t>(context) * sizeof(std::int32_t) +
         rows_of(static_cast<std::uint64_t>(context)) * row_bytes(static_cast<std::uint64_t>(vocabulary));
@@ -65,7 +65,7 @@ void KldFile::read_row(std::uint32_t chunk, std::uint32_t position, std::span<fl
     const std::uint64_t tokens = std::uint64_t{chunks_} * context_ * sizeof(std::int32_t);
     const std::uint64_t row = chunk * rows_of(context_) + (position - first_row());
     const std::byte* from = file_.bytes().data() + kHeaderBytes + tokens + row * row_bytes(vocabulary_);
-    float line[2];  // scale and smallest value
+    float line[2];  // scale and minimum
     std::memcpy(line, from, sizeof line);
     from += sizeof line;
     for (std::uint32_t i = 0; i < vocabulary_; ++i) {

@@ -2,24 +2,26 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
+#include "base/files/open_file.hpp"
 #include "base/json_fields.hpp"
-#include "base/open_file.hpp"
-#include "pipeline/store/bit_packing.hpp"
+#include "pipeline/store/formats/bit_packing.hpp"
 #include "pipeline/store/shard_leases.hpp"
 
 namespace distilld {
+
 namespace {
 
 constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{4} << 20U;
 constexpr std::uint64_t kShardBytes = std::uint64_t{32} << 20U;
 constexpr std::uint64_t kMaxShardRows = 65536;
-// Shards are what several writers take turns with, and what readers that follow them wait for.
+// Several writers share the work by shards, and readers that follow them wait for whole shards.
 constexpr std::uint64_t kWantedShards = 64;
 constexpr std::uint64_t kMinShardRows = 64;
 constexpr std::uint32_t kMaxEntries = 65536;
-constexpr std::uint32_t kMaxCounted = 255;  // what a byte counts
+constexpr std::uint32_t kMaxCounted = 255;  // maximum count in a byte
 
 std::filesystem::path manifest_file(const std::filesystem::path& folder) {
     return folder / "manifest.json";
@@ -33,7 +35,7 @@ bool has_k(StoreFormat format) {
     return format == StoreFormat::topk || format == StoreFormat::packed || format == StoreFormat::topp;
 }
 
-/// Values that a format takes, the default first.
+/// Whether the format supports these values.
 bool takes(StoreFormat format, StoreValues values) {
     const bool bits = format == StoreFormat::packed || format == StoreFormat::topp;
     return values == StoreValues::f16 || (values == StoreValues::u8) == bits;
@@ -65,6 +67,10 @@ Result<void> complete_format(StoreManifest& manifest) {
         return out_of_range("samples", std::to_string(manifest.samples), "1 to " + std::to_string(kMaxCounted));
     }
     return {};
+}
+
+bool equal_teachers(const std::string& stored, const std::string& wanted) {
+    return stored.empty() || wanted.empty() || stored == wanted;
 }
 
 }  // namespace
@@ -193,6 +199,33 @@ Result<StoreManifest> read_manifest(const std::filesystem::path& folder) {
 
 Result<void> write_manifest(const std::filesystem::path& folder, const StoreManifest& manifest) {
     return write_file_atomically(manifest_file(folder), to_text(write_fields(manifest)) + "\n");
+}
+
+Result<StoreManifest> agree_on_manifest(const std::filesystem::path& folder, const StoreManifest& wanted,
+                                        const SameTeacher& same_teacher) {
+    auto completed = complete_manifest(wanted);
+    if (!completed) {
+        return completed.error();
+    }
+    if (!store_exists(folder)) {
+        if (auto written = write_manifest(folder, *completed); !written) {
+            return written.error();
+        }
+        return completed;
+    }
+    auto stored = read_manifest(folder);
+    if (!stored) {
+        return stored.error();
+    }
+    if (const auto difference = find_difference(*stored, *completed)) {
+        return invalid_input(folder.string() + ": the store there holds other data: " + *difference);
+    }
+    if (!(same_teacher ? same_teacher(stored->teacher, completed->teacher)
+                       : equal_teachers(stored->teacher, completed->teacher))) {
+        return invalid_input(folder.string() + ": the store there belongs to another teacher" +
+                             (stored->teacher_name.empty() ? std::string() : " (" + stored->teacher_name + ")"));
+    }
+    return stored;
 }
 
 }  // namespace distilld

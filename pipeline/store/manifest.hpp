@@ -2,36 +2,63 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "base/describes.hpp"
+#include "base/enum_names.hpp"
 #include "base/error.hpp"
-#include "pipeline/store/store_format.hpp"
 
 namespace distilld {
 
-/// What a store is of: DIR/manifest.json, written once, when the store is made. Which shards are sealed stands in
-/// DIR/shards.jsonl (StoreShard).
+/// How a store keeps a position's distribution. docs/store.md has the exact bytes.
+enum class StoreFormat {
+    full,     ///< logits of the whole vocabulary
+    topk,     ///< the k most probable: i32 ids, log-probabilities, tail. Read by copying
+    packed,   ///< the same with ids of ceil(log2 V) bits
+    topp,     ///< as packed, with only as many entries as reach probability p together, at most k
+    sampled,  ///< draws from the whole distribution: unbiased, unlike the k most probable
+};
+BOOST_DESCRIBE_ENUM(StoreFormat, full, topk, packed, topp, sampled)
+
+/// How logits or log-probabilities are kept.
+enum class StoreValues {
+    f16,
+    f32,  ///< full and topk only: an f32 teacher's values, bit for bit
+    u8,   ///< packed and topp only: steps of 1/255 of the range from a position's first to its last entry
+};
+BOOST_DESCRIBE_ENUM(StoreValues, f16, f32, u8)
+
+/// Bits of a packed token id: ceil(log2 vocabulary), at least 1.
+[[nodiscard]] constexpr std::uint32_t id_bits(std::uint64_t vocabulary) noexcept {
+    std::uint32_t bits = 1;
+    while (bits < 32 && (std::uint64_t{1} << bits) < vocabulary) {
+        ++bits;
+    }
+    return bits;
+}
+
+/// The identity of a store: DIR/manifest.json, written once. DIR/shards.jsonl lists sealed shards (StoreShard).
 struct StoreManifest {
     static constexpr std::uint32_t kVersion = 1;
 
     std::uint32_t version = kVersion;  ///< of the layout
     StoreFormat format = StoreFormat::packed;
-    StoreValues values = StoreValues::f16;  ///< sampled: f16, which means nothing there
-    std::uint32_t k = 0;                    ///< topk, packed: entries of a position; topp: at most; else 0
+    StoreValues values = StoreValues::f16;  ///< sampled: f16, unused
+    std::uint32_t k = 0;                    ///< entries per position (topk, packed) or their maximum (topp); else 0
     double p = 0;                           ///< topp: the mass to reach, above 0, at most 1; else 0
-    std::uint32_t samples = 0;              ///< sampled: draws of a position, 1 to 255; else 0
+    std::uint32_t samples = 0;              ///< sampled: draws per position, 1 to 255; else 0
     std::uint64_t vocabulary = 0;           ///< ids are below it
     std::uint64_t rows = 0;                 ///< of the dataset
-    std::uint32_t sequence_length = 0;      ///< columns of a batch at most
-    std::uint32_t shard_rows = 0;           ///< rows [i·R, (i+1)·R) are shard i; 0 when a store is made: chosen by size
-    double temperature = 1;                 ///< what the values are at; always 1
+    std::uint32_t sequence_length = 0;      ///< maximum columns of a batch
+    std::uint32_t shard_rows = 0;           ///< rows [i·R, (i+1)·R) are shard i; 0 for a new store: chosen by size
+    double temperature = 1;                 ///< of the values; always 1
     std::string dataset_hash;               ///< Dataset::hash()
     std::string tokenizer_hash;             ///< of the tokenizer that made the ids; empty = ready-made ids
-    std::string teacher;                    ///< its fingerprint (teacher_fingerprint()); empty = not known
-    std::string teacher_name;               ///< for people; not compared
-    std::string teacher_tokenizer;          ///< hash of the teacher's tokenizer; empty = not known. Not compared
+    std::string teacher;                    ///< teacher_fingerprint(); empty = unknown
+    std::string teacher_name;               ///< for users; not compared
+    std::string teacher_tokenizer;          ///< hash of the teacher's tokenizer; empty = unknown. Not compared
     std::string generator;                  ///< program and version that made it; not compared
 
     [[nodiscard]] std::uint64_t shard_count() const noexcept {
@@ -50,39 +77,47 @@ struct StoreShard {
     std::string file;             ///< in the store's folder
     std::uint64_t first_row = 0;  ///< of the dataset
     std::uint64_t rows = 0;
-    std::uint64_t tokens = 0;  ///< positions that it holds: those whose label counts
+    std::uint64_t tokens = 0;  ///< stored positions: those with a counted label
     std::uint64_t bytes = 0;   ///< of the file
     std::string sha256;        ///< of the file
-    /// Sum over those tokens whose teacher gave logits of KL(teacher ‖ stored), in nats, and their number. Of `sampled`
-    /// KL(stored ‖ teacher): the other is infinite. See StoreError.
+    /// Sum of KL(teacher ‖ stored) in nats over the measured tokens (one in 8 of those with logits), and their number.
+    /// For `sampled`: KL(stored ‖ teacher), because the other is infinite. See StoreError.
     double kl_sum = 0;
     std::uint64_t kl_tokens = 0;
 };
 
 BOOST_DESCRIBE_STRUCT(StoreShard, (), (shard, file, first_row, rows, tokens, bytes, sha256, kl_sum, kl_tokens))
 
-/// Settings that a format does not take are set to 0, k is cut to the vocabulary, shard_rows chosen where it is 0
-/// (about 32 MiB a shard at most, by the bytes that a token takes at most, and 64 shards where each has 64 rows then).
-/// The error (invalid_input) names the field that is out of range.
+/// Sets unused settings of the format to 0, cuts k to the vocabulary, and chooses a shard_rows of 0: at most about 32
+/// MiB per shard (at the maximum bytes per token), and at least 64 shards if each then has 64 rows. The error
+/// (invalid_input) names the field that is out of range.
 Result<StoreManifest> complete_manifest(StoreManifest manifest);
 
-/// The first field in which the two name different data, as "dataset_hash is …, … is expected"; empty when none.
-/// Not compared: teacher, which the caller compares by same_teacher(), teacher_name, teacher_tokenizer, generator and
-/// shard_rows.
+/// The first field in which the two describe different data, as "dataset_hash is …, … is expected"; empty if none. Not
+/// compared: teacher (the caller uses same_teacher()), teacher_name, teacher_tokenizer, generator and shard_rows.
 [[nodiscard]] std::optional<std::string> find_difference(const StoreManifest& stored, const StoreManifest& wanted);
 
-/// Bytes that one position takes at most in a shard, without what a row adds.
+/// Maximum bytes of a position in a shard, without the overhead per row.
 [[nodiscard]] std::uint64_t max_token_bytes(const StoreManifest& manifest) noexcept;
 
-/// A store is in this folder, or was begun.
+/// Whether the folder has a store, complete or not.
 [[nodiscard]] bool store_exists(const std::filesystem::path& folder);
 
-/// Why there will not be a store in this folder, as "DIR is not a store: …"; nothing where one is, or may be begun:
-/// there is no folder, or one with nothing but what writers leave.
+/// Returns why the folder cannot hold a store, as "DIR is not a store: …"; empty if it has a store, or can begin one
+/// because it is missing or has only leftovers of writers.
 [[nodiscard]] std::optional<std::string> no_store_reason(const std::filesystem::path& folder);
 
 /// Errors name the file, or say that the folder is not a store.
 Result<StoreManifest> read_manifest(const std::filesystem::path& folder);
 Result<void> write_manifest(const std::filesystem::path& folder, const StoreManifest& manifest);
+
+/// Whether the teacher of the existing store (first) is the wanted teacher. If the function is empty: the texts are
+/// equal, or one is empty.
+using SameTeacher = std::function<bool(const std::string&, const std::string&)>;
+
+/// Returns the manifest of the existing store if it is of the same data, or writes it. No other process may be writing
+/// it. The error (invalid_input) names the field that differs.
+Result<StoreManifest> agree_on_manifest(const std::filesystem::path& folder, const StoreManifest& wanted,
+                                        const SameTeacher& same_teacher);
 
 }  // namespace distilld

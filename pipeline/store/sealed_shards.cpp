@@ -8,9 +8,9 @@
 #include <system_error>
 #include <utility>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
+#include "base/files/open_file.hpp"
 #include "base/json_fields.hpp"
-#include "base/open_file.hpp"
 
 namespace distilld {
 namespace {
@@ -92,7 +92,7 @@ Result<void> cut_torn_line(const std::filesystem::path& folder) {
         return file.error();
     }
     const off_t size = ::lseek(file->get(), 0, SEEK_END);
-    // Nearly always the last byte alone is looked at.
+    // Usually reads only the last byte.
     off_t end = size;
     for (char last = 0; end > 0; --end) {
         if (::pread(file->get(), &last, 1, end - 1) != 1) {
@@ -116,7 +116,7 @@ Result<void> append_to_shard_list(const std::filesystem::path& folder, const Sto
         return opened.error();
     }
     const int file = opened->get();
-    // One write: a reader sees the line whole or, while it has no end, not at all.
+    // One write: a reader sees the whole line or, before its line feed is there, none of it.
     const off_t end = ::lseek(file, 0, SEEK_END);
     const auto written = end < 0 ? -1 : ::write(file, line.data(), line.size());
     int number = 0;
@@ -157,7 +157,7 @@ Result<bool> SealedShards::refresh() {
         return found.error();
     }
     bool grown = false;
-    // A later line stands for a file that was written again.
+    // A later line replaces an earlier one: the file was written again.
     for (const StoreShard& entry : *found) {
         grown = take(entry) || grown;
     }
@@ -167,7 +167,7 @@ Result<bool> SealedShards::refresh() {
     return grown;
 }
 
-/// True when its file is there and as long as it was.
+/// True if its file exists and has the sealed size.
 bool SealedShards::take(const StoreShard& entry) {
     shards_.erase(entry.shard);
     damaged_.erase(entry.shard);

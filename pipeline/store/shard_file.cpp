@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "base/safetensors_header.hpp"
 #include "base/sha256.hpp"
-#include "pipeline/store/position_format.hpp"
+#include "pipeline/store/formats/position_format.hpp"
 
 namespace distilld {
 namespace {
@@ -39,7 +39,7 @@ std::uint64_t mask_bytes(const StoreManifest& manifest) {
     return (std::uint64_t{manifest.sequence_length} + 7) / 8;
 }
 
-/// What describes a tensor: name, dtype, shape.
+/// Name, dtype and shape of a tensor.
 using Tensor = SafetensorsTensor;
 
 Tensor tensor(std::string name, ElementType type, std::vector<std::uint64_t> shape) {
@@ -50,7 +50,7 @@ Tensor tensor(std::string name, ElementType type, std::vector<std::uint64_t> sha
     return result;
 }
 
-/// The tensors of a shard; `elements` of each ragged stream.
+/// The tensors of a shard; `elements` are the sizes of the ragged streams.
 std::vector<Tensor> tensors_of(const RowCodec& codec, std::uint64_t rows, std::uint64_t tokens,
                                std::span<const std::uint64_t> elements) {
     std::vector<Tensor> tensors{tensor(kMask, ElementType::u8, {rows, mask_bytes(codec.manifest())}),
@@ -70,7 +70,7 @@ std::vector<Tensor> tensors_of(const RowCodec& codec, std::uint64_t rows, std::u
     return tensors;
 }
 
-/// Gathers small writes, and sums the file on its way.
+/// Buffers small writes, and computes the SHA-256 of the file.
 class ShardOutput {
   public:
     explicit ShardOutput(AtomicFile& file) : file_(file) {}
@@ -237,7 +237,7 @@ Result<void> ShardFile::read_header() {
     for (const Tensor& entry : header->tensors) {
         by_name.emplace(entry.name, &entry);
     }
-    // Sizes that the shard chooses are taken from it, all else must be what the manifest says.
+    // Sizes that vary by shard are taken from the file; everything else must match the manifest.
     const auto first_size = [&](const std::string& name) -> std::uint64_t {
         const auto found = by_name.find(name);
         return found == by_name.end() || found->second->shape.empty()
@@ -258,12 +258,12 @@ Result<void> ShardFile::read_header() {
         const auto found = by_name.find(wanted.name);
         if (found == by_name.end() || found->second->dtype != wanted.dtype || found->second->shape != wanted.shape) {
             return invalid_input(path_.string() + ": tensor " + wanted.name +
-                                 (found == by_name.end() ? " is missing" : " has not the dtype and shape") +
+                                 (found == by_name.end() ? " is missing" : " does not have the dtype and shape") +
                                  " of a shard of this store");
         }
     }
     if (by_name.size() != expected.size()) {
-        return invalid_input(path_.string() + ": has tensors that no shard has");
+        return invalid_input(path_.string() + ": has tensors that do not belong to a shard");
     }
     mask_ = bytes_of(kMask);
     row_starts_ = bytes_of(kRowStarts);
@@ -295,7 +295,7 @@ Result<void> ShardFile::check_starts(std::span<const std::byte> starts, std::uin
         const auto start = load_value<std::uint64_t>(starts, i);
         if (start < before || (i == 0 && start != 0) || (i == rows_ && start != end)) {
             return invalid_input(path_.string() + ": " + name + "[" + std::to_string(i) + "] is " +
-                                 std::to_string(start) + ", which is not where a row can begin");
+                                 std::to_string(start) + ", where no row can begin");
         }
         before = start;
     }
@@ -327,7 +327,7 @@ Result<StoredRowView> ShardFile::row(std::uint64_t row) const {
             return io_error(path_.string() + ": row " + std::to_string(row) + " is damaged: " + what);
         };
         if (checksum_of(view) != load_value<std::uint64_t>(checksums_, place)) {
-            return failure("its checksum is another");
+            return failure("its checksum does not match");
         }
         if (auto defect = codec_.find_defect(view)) {
             return failure(*defect);

@@ -9,33 +9,32 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/files.hpp"
-#include "base/mapped_file.hpp"
+#include "base/files/files.hpp"
+#include "base/files/mapped_file.hpp"
+#include "pipeline/store/formats/row_codec.hpp"
 #include "pipeline/store/manifest.hpp"
-#include "pipeline/store/row_codec.hpp"
 
 namespace distilld {
 
 /// shard-000012.safetensors
 [[nodiscard]] std::string shard_file_name(std::uint64_t shard);
-/// Rows of the dataset that a shard has: the last may have fewer than shard_rows.
+/// Number of rows of a shard: the last shard may have fewer than shard_rows.
 [[nodiscard]] std::uint64_t rows_of_shard(const StoreManifest& manifest, std::uint64_t shard);
 
-/// A shard that is written and not under its name yet, which file.commit() gives it. `kl_sum` and `kl_tokens` are left
-/// 0.
+/// A written shard under a temporary name; file.commit() renames it. `kl_sum` and `kl_tokens` stay 0.
 struct PreparedShard {
     StoreShard entry;
     AtomicFile file;
 };
 
-/// Writes all rows of a shard, in their order, for DIR/shard-NNNNNN.safetensors. The bytes depend on the rows alone.
+/// Writes all rows of a shard, in order, for DIR/shard-NNNNNN.safetensors. The bytes depend only on the rows.
 Result<PreparedShard> prepare_shard(const std::filesystem::path& folder, const RowCodec& codec, std::uint64_t shard,
                                     std::span<const StoredRowView> rows);
 
 /// A sealed shard in memory. Any thread.
 class ShardFile {
   public:
-    /// The header is checked against the manifest: tensors, shapes, where rows begin. Errors name the file.
+    /// Checks the header against the manifest: tensors, shapes, starts of rows. Errors name the file.
     static Result<std::unique_ptr<ShardFile>> open(const std::filesystem::path& path, const RowCodec& codec,
                                                    std::uint64_t shard);
 
@@ -43,15 +42,15 @@ class ShardFile {
     [[nodiscard]] std::uint64_t rows() const noexcept { return rows_; }
     [[nodiscard]] std::uint64_t tokens() const noexcept { return tokens_; }
 
-    /// A row of the dataset, which must be one of the shard's. Its checksum and what it holds are verified the first
-    /// time; the error (io) names file and row. Points into the file, which must outlive it.
+    /// A row of the dataset, which must be in this shard. Its checksum and contents are verified the first time; the
+    /// error (io) names file and row. The result points into the file, which must outlive it.
     [[nodiscard]] Result<StoredRowView> row(std::uint64_t row) const;
 
   private:
     struct Stream {
         std::span<const std::byte> bytes;
         std::span<const std::byte> starts;  ///< ragged: i64 [rows + 1], in elements
-        std::uint64_t position_bytes = 0;   ///< of a stream of fixed width
+        std::uint64_t position_bytes = 0;   ///< for streams of fixed width
         std::uint64_t element_bytes = 1;
     };
 

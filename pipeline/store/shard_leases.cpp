@@ -10,11 +10,11 @@
 #include <system_error>
 #include <utility>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
+#include "base/files/open_file.hpp"
 #include "base/hex.hpp"
 #include "base/json_fields.hpp"
 #include "base/json_text.hpp"
-#include "base/open_file.hpp"
 
 namespace distilld {
 namespace {
@@ -44,7 +44,7 @@ std::string this_host() {
     return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("?");
 }
 
-/// Empty: not known, and so nobody else's.
+/// Empty if unknown; then no writer is known to be on this machine.
 std::string this_machine() {
     std::ifstream boot("/proc/sys/kernel/random/boot_id");
     std::string id;
@@ -52,7 +52,7 @@ std::string this_machine() {
     return id;
 }
 
-/// What cannot be read is nobody's: whoever loses a lease by it notices.
+/// An unreadable table has no leases: a writer that loses one notices it.
 TableFile read_table(const fs::path& file) {
     TableFile table;
     const auto text = read_text_file(file, kMaxTableBytes);
@@ -79,7 +79,7 @@ const ShardWriter* ShardLeases::Table::holder(std::uint64_t shard) const {
 
 void ShardLeases::Table::take(std::uint64_t shard) {
     mine.shards.push_back(shard);
-    ++mine.beat;  // whoever has watched us wait must not take us for dead now
+    ++mine.beat;  // a writer that saw no heartbeat while we waited must not take us for dead
 }
 
 void ShardLeases::Table::drop(std::uint64_t shard) {
@@ -102,7 +102,7 @@ ShardLeases::~ShardLeases() {
     TableFile table = read_table(folder_ / kTable);
     const auto erased = std::erase_if(table.writers, [this](const ShardWriter& one) { return one.id == mine_.id; });
     if (lock && erased > 0) {
-        // Where it cannot be written the others will see that we are gone.
+        // If the write fails, other writers detect that this one is gone.
         static_cast<void>(write_file_atomically(folder_ / kTable, to_text(write_fields(table)) + "\n"));
     }
     static_cast<void>(remove_entry(file_of(mine_.id)));
@@ -133,7 +133,7 @@ Result<void> ShardLeases::change(bool beats, const std::function<Result<void>(Ta
             return entered;
         }
     }
-    // Counts on when somebody has taken us for dead, so that it is no beat that was seen before.
+    // Continues counting if another writer took us for dead, so that no old heartbeat value repeats.
     table.mine.beat = std::max(mine_.beat, table.mine.beat) + (beats || !known ? 1 : 0);
     if (auto used = use(table); !used) {
         return used;
@@ -148,7 +148,7 @@ Result<void> ShardLeases::change(bool beats, const std::function<Result<void>(Ta
 }
 
 bool ShardLeases::is_file(const std::string& name) {
-    // A table that was being written when its writer was killed is one too.
+    // Includes temporary tables of killed writers.
     return name == kTable || name == kLock || name.starts_with("." + std::string(kTable) + ".") ||
            (name.starts_with(kWriter) && name.ends_with(kLockEnding));
 }
@@ -163,17 +163,17 @@ void ShardLeases::clear(const fs::path& folder) {
 }
 
 Result<FolderLock> ShardLeases::lock() const {
-    auto lock = FolderLock::try_lock_file(folder_, LockShare::exclusive, kLock, options_.lock_patience);
+    auto lock = FolderLock::try_lock_file(folder_, LockShare::exclusive, kLock, options_.lock_timeout);
     if (!lock) {
         return lock.error();
     }
     if (!*lock) {
-        return io_error((folder_ / kLock).string() + ": another process does not let go of it");
+        return io_error((folder_ / kLock).string() + ": another process holds its lock for too long");
     }
     return std::move(**lock);
 }
 
-/// The file that shows that we live; whoever has taken us for dead has removed it.
+/// Locks the file that shows that this writer lives. A writer that took us for dead has removed it.
 Result<void> ShardLeases::enter() {
     own_.reset();
     auto locked = FolderLock::try_lock_file(folder_, LockShare::exclusive, file_of(mine_.id).filename().string());
@@ -181,7 +181,7 @@ Result<void> ShardLeases::enter() {
         return locked.error();
     }
     if (!*locked) {
-        return io_error(file_of(mine_.id).string() + ": another process has it");
+        return io_error(file_of(mine_.id).string() + ": another process holds it");
     }
     own_ = std::move(**locked);
     return {};

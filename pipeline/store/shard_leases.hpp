@@ -11,68 +11,66 @@
 
 #include "base/describes.hpp"
 #include "base/error.hpp"
-#include "base/folder_lock.hpp"
+#include "base/files/folder_lock.hpp"
 
 namespace distilld {
 
 struct ShardLeaseOptions {
-    /// Another writer whose beat has not changed for so long has lost its leases.
+    /// Another writer loses its leases if its heartbeat has not changed for this long.
     std::chrono::nanoseconds expiry = std::chrono::seconds(150);
-    /// For which the table may be somebody else's before change() fails.
-    std::chrono::nanoseconds lock_patience = std::chrono::seconds(60);
+    /// Timeout for the lock of the table, after which change() fails.
+    std::chrono::nanoseconds lock_timeout = std::chrono::seconds(60);
     std::function<std::chrono::steady_clock::time_point()> now = [] { return std::chrono::steady_clock::now(); };
 };
 
-/// One of the processes that write a store together, as leases.json has it.
+/// One of the processes that write a store together, as in leases.json.
 struct ShardWriter {
-    std::string id;       ///< drawn when it joined
-    std::string host;     ///< for people
-    std::string machine;  ///< one boot of one kernel: there a file lock shows at once who has died
+    std::string id;       ///< random, drawn when it joined
+    std::string host;     ///< for users
+    std::string machine;  ///< one boot of one kernel: there, file locks show at once that a writer has died
     std::uint64_t process = 0;
-    std::uint64_t beat = 0;             ///< counts up whenever it has got on with its work
-    std::vector<std::uint64_t> shards;  ///< that it has leases of
+    std::uint64_t beat = 0;             ///< heartbeat: incremented with each progress
+    std::vector<std::uint64_t> shards;  ///< shards that it has leased
 };
 
 BOOST_DESCRIBE_STRUCT(ShardWriter, (), (id, host, machine, process, beat, shards))
 
-/// Who of several processes, on one machine or on nodes with a common file system, writes which shards of a store. Each
-/// change of DIR/leases.json is made by one of them at a time, under a lock of DIR/leases.lock, and the file is
-/// replaced as a whole.
+/// Decides which of several processes, on one machine or on nodes with a shared file system, writes which shards of a
+/// store. DIR/leases.json is changed under a lock of DIR/leases.lock, and replaced as a whole.
 ///
-/// No clock is compared with another's: a writer has lost its leases when somebody has watched its beat stand still for
-/// `expiry` by his own steady clock; on the machine of a writer that has died it is seen at once, because the lock of
-/// its file DIR/writer-ID.lock is free. A writer that was only slow finds its leases gone at its next change(), and
-/// what it may do with a shard it does inside one. The file system must keep file locks between the nodes (flock(2);
-/// NFS does). One thread at a time.
+/// Clocks are not compared: a writer loses its leases after another one has seen its heartbeat unchanged for `expiry`
+/// on its own steady clock. On the same machine, a dead writer is detected at once, because the lock of its file
+/// DIR/writer-ID.lock is free. A slow writer finds its leases gone at its next change(); it changes shards only inside
+/// change(). The file system must support file locks across nodes (flock(2); NFS does). One thread at a time.
 class ShardLeases {
   public:
-    /// Nothing is written yet.
+    /// Writes nothing yet.
     ShardLeases(std::filesystem::path folder, ShardLeaseOptions options);
     ShardLeases(const ShardLeases&) = delete;
     ShardLeases& operator=(const ShardLeases&) = delete;
-    /// Leaves: its leases are free.
+    /// Frees its leases.
     ~ShardLeases();
 
     struct Table {
         ShardWriter mine;
-        std::vector<ShardWriter> others;  ///< those that live
+        std::vector<ShardWriter> others;  ///< live writers
 
         [[nodiscard]] bool is_mine(std::uint64_t shard) const;
-        [[nodiscard]] const ShardWriter* holder(std::uint64_t shard) const;  ///< null: nobody, or we
-        void take(std::uint64_t shard);                                      ///< that nobody has
+        [[nodiscard]] const ShardWriter* holder(std::uint64_t shard) const;  ///< null: free, or ours
+        void take(std::uint64_t shard);                                      ///< a free shard
         void drop(std::uint64_t shard);                                      ///< ours
     };
 
-    /// Calls `use` with the table while nobody else can change it, and keeps what it has made of Table::mine, unless it
-    /// fails. `beats`: we have got on with our work since the last change.
+    /// Calls `use` with the locked table and stores Table::mine afterwards, unless it fails. `beats`: there was
+    /// progress since the last change.
     Result<void> change(bool beats, const std::function<Result<void>(Table&)>& use);
 
-    /// Of this writer: 16 hexadecimal digits.
+    /// Id of this writer: 16 hexadecimal digits.
     [[nodiscard]] const std::string& id() const noexcept { return mine_.id; }
 
-    /// Whether a file of the store's folder with this name is about leases.
+    /// Whether a file of this name in the store's folder belongs to the leases.
     [[nodiscard]] static bool is_file(const std::string& name);
-    /// Takes away what writers have left that live no longer. Nobody may be writing the store.
+    /// Removes leftovers of dead writers. No process may be writing the store.
     static void clear(const std::filesystem::path& folder);
 
   private:
@@ -88,8 +86,8 @@ class ShardLeases {
 
     std::filesystem::path folder_;
     ShardLeaseOptions options_;
-    ShardWriter mine_;               ///< without its leases: they are what the table says
-    std::optional<FolderLock> own_;  ///< of writer-ID.lock
+    ShardWriter mine_;               ///< without its leases, which are in the table
+    std::optional<FolderLock> own_;  ///< on writer-ID.lock
     std::map<std::string, Seen> seen_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kDefaultEntries = 64;
 
-/// Why this cannot be made of that.
+/// Returns why the store cannot be converted to this format; empty if it can.
 std::string refusal(const StoreManifest& from, const StoreManifest& to) {
     if (from.format == StoreFormat::full) {
         return {};
@@ -25,7 +25,7 @@ std::string refusal(const StoreManifest& from, const StoreManifest& to) {
         return std::string("format ") + to_string(to.format) + " is made of logits, which it does not have";
     }
     if (to.k > from.k) {
-        return "it has " + std::to_string(from.k) + " entries a position, " + std::to_string(to.k) + " are wanted";
+        return "it has " + std::to_string(from.k) + " entries per position, " + std::to_string(to.k) + " are wanted";
     }
     return {};
 }
@@ -57,7 +57,7 @@ boost::json::object position_line(const TeacherTargets& targets, std::uint64_t r
     return line;
 }
 
-/// A row of the dataset by itself, and what is stored of it.
+/// One row of the dataset and its stored targets.
 struct ReadRow {
     TokenBatch batch;
     TeacherTargets targets;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -9,44 +10,63 @@
 
 #include "base/error.hpp"
 #include "pipeline/core/micro_batch.hpp"
+#include "pipeline/store/formats/row_codec.hpp"
+#include "pipeline/store/formats/target_buffers.hpp"
 #include "pipeline/store/manifest.hpp"
+#include "pipeline/store/sealed_shards.hpp"
+#include "pipeline/store/unsealed_rows.hpp"
 
 namespace distilld {
 
-/// Reads what writers have sealed and, while nobody writes the store, the whole rows that are in no sealed shard yet.
-/// Files are memory-mapped, so that all readers on a machine share the page cache. Any thread, several at once.
+/// Reads sealed shards and, while no process writes the store, also whole rows of unsealed shards. Files are
+/// memory-mapped, so that all readers on a machine share the page cache. Any thread, several at once.
 class StoreReader {
   public:
-    virtual ~StoreReader() = default;
+    /// Does not call refresh(), unlike open_store_reader().
+    StoreReader(std::filesystem::path folder, const StoreManifest& manifest);
 
-    [[nodiscard]] virtual const StoreManifest& manifest() const = 0;
-    [[nodiscard]] virtual const std::filesystem::path& folder() const = 0;
+    [[nodiscard]] const StoreManifest& manifest() const { return codec_.manifest(); }
+    [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
 
-    /// Shards that were sealed when refresh() looked last, by their number.
-    [[nodiscard]] virtual std::vector<StoreShard> shards() const = 0;
-    [[nodiscard]] virtual std::uint64_t sealed_rows() const = 0;
-    /// Those and the others that can be read.
-    [[nodiscard]] virtual std::uint64_t held_rows() const = 0;
-    /// Whether a process was writing the store when refresh() looked last, as far as file locks tell. Nobody writes one
-    /// that is whole.
-    [[nodiscard]] virtual bool has_writer() const = 0;
-    /// It can be read.
-    [[nodiscard]] virtual bool has(std::uint64_t row) const = 0;
-    /// Shards that were sealed and whose file has another size: what is wrong with it, by number. Their rows are not
-    /// there, until a writer has written them again.
-    [[nodiscard]] virtual std::map<std::uint64_t, std::string> damaged() const = 0;
+    /// The shards sealed at the last refresh().
+    [[nodiscard]] std::vector<StoreShard> shards() const { return shards_.list(); }
+    [[nodiscard]] std::uint64_t sealed_rows() const;
+    /// Number of readable rows, including unsealed ones.
+    [[nodiscard]] std::uint64_t held_rows() const { return sealed_rows() + unsealed_.count(); }
+    /// Whether a process was writing the store at the last refresh(), according to file locks. False for a complete
+    /// store.
+    [[nodiscard]] bool has_writer() const { return has_writer_; }
+    /// Whether the row can be read.
+    [[nodiscard]] bool has(std::uint64_t row) const { return shards_.has(row) || unsealed_.has(row); }
+    /// Sealed shards with a file of the wrong size, by number: what is wrong. Their rows are missing until a writer
+    /// writes them again.
+    [[nodiscard]] std::map<std::uint64_t, std::string> damaged() const { return shards_.damaged(); }
 
-    /// Looks for shards that were sealed since, and for what writers have left: true when there is something.
-    virtual Result<bool> refresh() = 0;
+    /// Looks for newly sealed shards and for rows of former writers: true if there are some.
+    Result<bool> refresh();
 
-    /// The targets of batch.row_ids as RowCodec::decode() describes them. The output's memory goes back to the reader
-    /// when its owner does and is used again. A row's checksum is verified when it is read first. Errors name file and
-    /// row: a row that is not there (invalid_input), one that is damaged (io), one whose positions are not those of
-    /// the batch's labels (invalid_input: another dataset).
-    [[nodiscard]] virtual Result<TeacherTargets> read(const TokenBatch& batch) = 0;
+    /// The targets of batch.row_ids, as RowCodec::decode() describes them. The output's memory returns to the reader
+    /// with its owner and is reused. A row's checksum is verified at its first read. Errors name file and row: a
+    /// missing row (invalid_input), a damaged row (io), a row with other positions than the batch's labels
+    /// (invalid_input: another dataset).
+    [[nodiscard]] Result<TeacherTargets> read(const TokenBatch& batch);
 
-    /// A batch that read() takes when the dataset is not at hand: labels are 0 at the positions that are stored, ids 0.
-    [[nodiscard]] virtual Result<TokenBatch> batch_of(const std::vector<std::uint64_t>& rows) = 0;
+    /// A batch for read() without the dataset: labels are 0 at stored positions, ids are 0.
+    [[nodiscard]] Result<TokenBatch> batch_of(const std::vector<std::uint64_t>& rows);
+
+  private:
+    struct Row {
+        StoredRowView view;
+        std::shared_ptr<const void> file;  ///< keeps the view's bytes
+    };
+    Result<Row> row(std::uint64_t number);
+
+    const std::filesystem::path folder_;
+    const RowCodec codec_;
+    SealedShards shards_;
+    UnsealedRows unsealed_;
+    std::atomic<bool> has_writer_ = false;
+    TargetBuffers buffers_;
 };
 
 /// Errors name the file: a folder without a store, a manifest that cannot be read.

@@ -12,12 +12,12 @@
 #include <system_error>
 #include <utility>
 
-#include "base/files.hpp"
-#include "base/folder_lock.hpp"
-#include "base/open_file.hpp"
+#include "base/files/files.hpp"
+#include "base/files/folder_lock.hpp"
+#include "base/files/open_file.hpp"
 #include "pipeline/store/held_rows.hpp"
+#include "pipeline/store/manifest.hpp"
 #include "pipeline/store/sealed_shards.hpp"
-#include "pipeline/store/store_agreement.hpp"
 #include "pipeline/store/unsealed_shard.hpp"
 
 namespace distilld {
@@ -27,16 +27,16 @@ namespace fs = std::filesystem;
 
 class Writer final : public StoreWriter {
   public:
-    /// `leases`: those of a writer that shares the folder; null: nobody else writes there.
+    /// `leases`: of a writer that shares the folder; null if no other process writes there.
     Writer(fs::path folder, const StoreManifest& manifest, FolderLock lock, std::unique_ptr<ShardLeases> leases)
         : folder_(std::move(folder)),
           lock_(std::move(lock)),
           leases_(std::move(leases)),
-          codec_(make_row_codec(manifest)),
-          sealed_(folder_, *codec_),
+          codec_(manifest),
+          sealed_(folder_, codec_),
           held_(manifest.rows) {}
 
-    /// Finds what an earlier writer has left: what is not sealed, only when nobody else may be at it.
+    /// Finds rows of earlier writers; unsealed ones only if no other process can be writing them.
     Result<void> resume() {
         if (leases_) {
             const std::lock_guard guard(mutex_);
@@ -58,8 +58,8 @@ class Writer final : public StoreWriter {
         return seal_complete();
     }
 
-    const StoreManifest& manifest() const override { return codec_->manifest(); }
-    const RowCodec& codec() const override { return *codec_; }
+    const StoreManifest& manifest() const override { return codec_.manifest(); }
+    const RowCodec& codec() const override { return codec_; }
 
     bool needs(std::uint64_t row) const override { return held_.needs(row); }
     StoreProgress progress() const override { return held_.progress(); }
@@ -67,7 +67,7 @@ class Writer final : public StoreWriter {
     Result<void> add(std::span<const StoredRow> rows) override {
         const std::lock_guard guard(mutex_);
         for (const StoredRow& row : rows) {
-            if (auto defect = codec_->find_defect(view_of(row)); defect || row.row >= manifest().rows) {
+            if (auto defect = codec_.find_defect(view_of(row)); defect || row.row >= manifest().rows) {
                 return invalid_input(folder_.string() + ": row " + std::to_string(row.row) +
                                      " cannot be stored: " + defect.value_or("it is outside the dataset"));
             }
@@ -113,7 +113,7 @@ class Writer final : public StoreWriter {
             if (!claim->rows.empty()) {
                 return claim;
             }
-            if (auto done = seal_complete(); !done) {  // its writer died when all its rows were there
+            if (auto done = seal_complete(); !done) {  // its writer died after the last row
                 return done.error();
             }
         }
@@ -147,7 +147,7 @@ class Writer final : public StoreWriter {
         if (views.size() != batch.rows) {
             return invalid_input(folder_.string() + ": the batch does not say which rows of the dataset it has");
         }
-        return codec_->decode(batch, views, buffers_);
+        return codec_.decode(batch, views, buffers_);
     }
 
     Result<void> sync() override {
@@ -183,7 +183,7 @@ class Writer final : public StoreWriter {
         held_.set(progress);
     }
 
-    /// What is sealed by now, whoever did it.
+    /// Updates the sealed shards of all writers.
     Result<void> see_sealed() {
         if (const auto seen = sealed_.refresh(); !seen) {
             return seen.error();
@@ -194,15 +194,15 @@ class Writer final : public StoreWriter {
             }
             mark(shard.shard, [](std::uint64_t) { return true; });
             if (leases_ && !unsealed_.contains(shard.shard)) {
-                remove_files({own_file(shard.shard)});  // rows that came when the shard was another's already
+                remove_files({own_file(shard.shard)});  // rows that were added after another writer took the shard
             }
         }
         note_progress();
         return {};
     }
 
-    /// Files with rows of shards that are not sealed, by shard. Those of sealed ones are removed: the end came between
-    /// the list and that.
+    /// Files with rows of unsealed shards, by shard. Removes files of sealed shards, left by a crash after the list was
+    /// written.
     [[nodiscard]] UnsealedFiles left_files() const {
         UnsealedFiles files = find_unsealed_files(folder_, manifest());
         std::erase_if(files, [this](const auto& one) {
@@ -215,7 +215,7 @@ class Writer final : public StoreWriter {
         return files;
     }
 
-    /// Goes on with a shard that is ours now, from what it has in these files.
+    /// Takes over a shard with its rows in these files.
     Result<void> take_over(std::uint64_t number, std::vector<fs::path> files) {
         unsealed_.erase(number);
         auto opened = unsealed(number);
@@ -242,7 +242,7 @@ class Writer final : public StoreWriter {
         held_.mark(first, first + rows_of_shard(manifest(), shard), is_held);
     }
 
-    /// A shard that another writer has by now.
+    /// Drops a shard that another writer has taken.
     void lose(std::uint64_t number) {
         unsealed_.erase(number);
         const bool sealed = seen_sealed_.contains(number);
@@ -253,7 +253,7 @@ class Writer final : public StoreWriter {
         note_progress();
     }
 
-    /// Shows the others that we live, and takes a lease of the first shard that nobody has when `more` are wanted.
+    /// Updates the leases of all writers, and leases the first free shard if `more` is true.
     Result<StoreClaim> look_at_leases(bool more, std::optional<std::uint64_t>& taken) {
         StoreClaim claim;
         std::vector<std::uint64_t> lost;
@@ -302,7 +302,7 @@ class Writer final : public StoreWriter {
         return numbers;
     }
 
-    /// Whoever takes our lease over takes our file away.
+    /// Whether the lease is still ours. A writer that takes it over also removes our file.
     [[nodiscard]] bool is_ours(std::uint64_t number) {
         bool ours = true;
         const auto look = [&](ShardLeases::Table& table) -> Result<void> {
@@ -320,7 +320,7 @@ class Writer final : public StoreWriter {
     Result<UnsealedShard*> unsealed(std::uint64_t number) {
         auto found = unsealed_.find(number);
         if (found == unsealed_.end()) {
-            auto opened = UnsealedShard::open(folder_, *codec_, number, owner());
+            auto opened = UnsealedShard::open(folder_, codec_, number, owner());
             if (!opened) {
                 return opened.error();
             }
@@ -345,7 +345,7 @@ class Writer final : public StoreWriter {
         UnsealedShard& shard = unsealed_.at(number);
         bool ours = true;
         const auto write = [&](const UnsealedShard::Rows& rows) -> Result<void> {
-            auto prepared = prepare_shard(folder_, *codec_, number, rows.views);
+            auto prepared = prepare_shard(folder_, codec_, number, rows.views);
             if (!prepared) {
                 return prepared.error();
             }
@@ -384,14 +384,14 @@ class Writer final : public StoreWriter {
     const fs::path folder_;
     const FolderLock lock_;
     const std::unique_ptr<ShardLeases> leases_;
-    const std::unique_ptr<RowCodec> codec_;
+    const RowCodec codec_;
     mutable std::mutex mutex_;
     SealedShards sealed_;
     std::map<std::uint64_t, UnsealedShard> unsealed_;
     std::set<std::uint64_t> seen_sealed_;
     TargetBuffers buffers_;
-    bool claimed_ = false;  ///< when nobody else writes: everything
-    bool got_on_ = false;   ///< since the last change of the leases
+    bool claimed_ = false;  ///< without leases: all rows are claimed
+    bool got_on_ = false;   ///< progress since the last change of the leases
     HeldRows held_;
 };
 
@@ -413,7 +413,7 @@ Result<std::unique_ptr<StoreWriter>> open_store_writer(const fs::path& folder, c
     if (const Result<void> made = make_folders(folder); !made) {
         return made.error();
     }
-    constexpr std::chrono::milliseconds kOfAReader{100};  // that looks whether somebody writes
+    constexpr std::chrono::milliseconds kOfAReader{100};  // a reader holds the lock briefly to look for writers
     auto lock = FolderLock::try_lock_file(folder, options.shared ? LockShare::shared : LockShare::exclusive, "lock",
                                           kOfAReader);
     if (!lock) {
@@ -426,7 +426,7 @@ Result<std::unique_ptr<StoreWriter>> open_store_writer(const fs::path& folder, c
     auto leases = options.shared ? std::make_unique<ShardLeases>(folder, options.leases) : nullptr;
     Result<StoreManifest> manifest = StoreManifest();
     if (leases) {
-        // The first of several makes the manifest.
+        // The first of several writers makes the manifest.
         const auto decide = [&](ShardLeases::Table&) -> Result<void> {
             manifest = agree_on_manifest(folder, wanted, options.same_teacher);
             return manifest ? Result<void>() : Result<void>(manifest.error());

@@ -9,29 +9,28 @@
 
 #include "base/error.hpp"
 #include "pipeline/core/micro_batch.hpp"
+#include "pipeline/store/formats/row_codec.hpp"
 #include "pipeline/store/manifest.hpp"
-#include "pipeline/store/row_codec.hpp"
 #include "pipeline/store/shard_leases.hpp"
-#include "pipeline/store/store_agreement.hpp"
 
 namespace distilld {
 
 struct StoreWriterOptions {
     SameTeacher same_teacher;
-    /// Several writers of the folder at once, here or on other nodes: each adds the rows that it has claimed.
+    /// Several processes, here or on other nodes, write the folder at once: each adds the rows that it claimed.
     bool shared = false;
     ShardLeaseOptions leases;  ///< when shared
 };
 
-/// Rows that are the caller's to ask for.
+/// Rows that the caller should request.
 struct StoreClaim {
     std::vector<std::uint64_t> rows;  ///< in the dataset's order
-    std::uint64_t others_shards = 0;  ///< that are left, and other writers have
-    std::string other;                ///< one of those, for people
-    bool last = false;                ///< there will be nothing more to claim
+    std::uint64_t others_shards = 0;  ///< unsealed shards leased by other writers
+    std::string other;                ///< one of these writers, for users
+    bool last = false;                ///< nothing more to claim
 };
 
-/// What has been written of a store.
+/// Progress of a store.
 struct StoreProgress {
     std::uint64_t rows = 0;         ///< of the dataset
     std::uint64_t held_rows = 0;    ///< in the store, sealed or not
@@ -44,55 +43,53 @@ struct StoreProgress {
 
 /// Writes the rows of one dataset into a folder: DIR/manifest.json, DIR/shards.jsonl and DIR/shard-NNNNNN.safetensors.
 ///
-/// A row that is added goes to the file of its shard that is not sealed yet (DIR/shard-NNNNNN.part) at once, so that
-/// memory holds an index of 16 bytes a row, in whichever order rows come, and the rows outlive the process, killed or
-/// not; a row torn by a crash of the machine is found by its checksum and is needed again. When all rows of a shard are
-/// there it is sealed: written under a temporary name, fsync, rename, fsync of the folder, then its line in
-/// shards.jsonl; the .part goes. A sealed shard's bytes depend on its rows alone: not on their order, on batches or on
-/// how often the writer was restarted.
+/// Added rows, in any order, are written to the file of their unsealed shard (DIR/shard-NNNNNN.part) at once, so memory
+/// holds only an index of 16 bytes per row, and a killed process loses none. A row torn by a crash of the machine is
+/// detected by its checksum and needed again. A complete shard is sealed: written under a temporary name, fsync,
+/// rename, fsync of the folder, then its line in shards.jsonl; the .part is removed. The bytes of a sealed shard depend
+/// only on its rows, not on order, batches or restarts.
 ///
-/// One writer a folder (FolderLock, file `lock`), or several that share it: each has leases of the shards that it has
-/// claimed (ShardLeases), keeps their rows in files of its own, and is let go on with the rows that a dead one has
-/// left. Shards appear, and are listed, under the leases' lock by whoever has the lease then: none twice. Any thread,
-/// several at once: add(), read() and sync() wait for each other, and add() may take as long as it takes to write a
-/// shard; needs() and progress() wait for nobody. Errors of kind disk_full are worth another try: what was added stays
-/// added, what was not can be added again.
+/// One writer per folder (FolderLock, file `lock`), or several that share it: each holds leases of its shards
+/// (ShardLeases), keeps their rows in its own files, and continues with the rows of a dead one. The holder of a lease
+/// publishes the shard under the leases' lock, so none appears twice. Any thread, several at once: add(), read() and
+/// sync() wait for each other, and add() may take as long as writing a shard; needs() and progress() never wait. Errors
+/// of kind disk_full can be retried: added rows stay, others can be added again.
 class StoreWriter {
   public:
     virtual ~StoreWriter() = default;
 
-    /// As it stands in the store: completed, with its shard_rows.
+    /// As stored: complete, with its shard_rows.
     [[nodiscard]] virtual const StoreManifest& manifest() const = 0;
     [[nodiscard]] virtual const RowCodec& codec() const = 0;
 
-    /// Not in the store yet, sealed or not. Rows outside the dataset are not needed.
+    /// Whether the row is not in the store, sealed or not. Rows outside the dataset are not needed.
     [[nodiscard]] virtual bool needs(std::uint64_t row) const = 0;
     [[nodiscard]] virtual StoreProgress progress() const = 0;
 
-    /// Adds rows that codec().encode() made. Those that are there already, or are another writer's, are passed over.
-    /// Seals shards that become whole; when that failed last time, the next add() tries again.
+    /// Adds rows that codec().encode() made. Existing rows and those of another writer are ignored. Seals complete
+    /// shards; after a failure, the next add() tries again.
     virtual Result<void> add(std::span<const StoredRow> rows) = 0;
 
-    /// What the caller shall ask for next; `more`: it has room for that. Of a writer that shares its store the shard
-    /// that nobody has, until all are sealed; to be called again and again meanwhile, since it shows that we live and
-    /// what others have sealed. Of one that does not, all that is needed, once.
+    /// The rows to request next; `more`: the caller has capacity. For a shared store: a free shard, until all are
+    /// sealed; call it repeatedly, because it also is the heartbeat and updates what others have sealed. Otherwise: all
+    /// needed rows, once.
     virtual Result<StoreClaim> claim(bool more) = 0;
 
-    /// encode and add.
+    /// Encodes and adds.
     Result<void> add(const TokenBatch& batch, const TeacherTargets& targets);
 
-    /// Rows that are in the store, sealed or not, as a StoreReader gives them: for a process that goes on reading what
-    /// it has written. A row that needs() is an error.
+    /// Rows that are in the store, sealed or not, as a StoreReader returns them, for a process that reads its own rows.
+    /// A missing row is an error.
     [[nodiscard]] virtual Result<TeacherTargets> read(const TokenBatch& batch) = 0;
 
-    /// Makes rows of shards that are not sealed durable against a crash of the machine (a killed process loses none),
-    /// and tries shards again that could not be sealed.
+    /// Makes unsealed rows durable against a crash of the machine (a killed process loses none), and retries shards
+    /// that could not be sealed.
     virtual Result<void> sync() = 0;
 };
 
-/// Makes the folder, or goes on with the store that is in it. An error (invalid_input) names the field in which that
-/// one is of other data; io when another process writes there and does not share it, or we do not. `wanted` need not be
-/// complete (complete_manifest()); of a store that exists its own shard_rows holds.
+/// Creates the folder, or continues its store. The error names the field that differs (invalid_input), or is io if
+/// another process writes there and either of the two does not share the folder. `wanted` need not be complete
+/// (complete_manifest()); an existing store keeps its shard_rows.
 Result<std::unique_ptr<StoreWriter>> open_store_writer(const std::filesystem::path& folder, const StoreManifest& wanted,
                                                        StoreWriterOptions options = {});
 

@@ -1,15 +1,13 @@
 #include "pipeline/store/unsealed_rows.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "base/open_file.hpp"
+#include "base/files/open_file.hpp"
+#include "base/files/read_at.hpp"
 #include "pipeline/store/shard_file.hpp"
 #include "pipeline/store/unsealed_shard.hpp"
 
@@ -18,22 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Fewer bytes where the file ends, or cannot be read any further.
-std::vector<std::byte> read_at(int file, std::uint64_t offset, std::uint64_t size) {
+/// Returns fewer bytes at the end of the file, or if it cannot be read further.
+std::vector<std::byte> bytes_at(int file, std::uint64_t offset, std::uint64_t size) {
     std::vector<std::byte> bytes(size);
-    std::size_t filled = 0;
-    while (filled < bytes.size()) {
-        const auto count =
-            ::pread(file, bytes.data() + filled, bytes.size() - filled, static_cast<off_t>(offset + filled));
-        if (count < 0 && errno == EINTR) {
-            continue;
-        }
-        if (count <= 0) {
-            break;
-        }
-        filled += static_cast<std::size_t>(count);
-    }
-    bytes.resize(filled);
+    bytes.resize(read_at(file, bytes, offset));
     return bytes;
 }
 
@@ -49,7 +35,7 @@ Result<bool> UnsealedRows::refresh(const std::function<bool(std::uint64_t)>& is_
         if (is_sealed(number)) {
             continue;
         }
-        // As a writer takes them over: first the file that has no owner.
+        // The order in which a writer takes them over: first the file without an owner.
         const auto order = [](const fs::path& file) { return std::pair(file.string().size(), file.string()); };
         std::ranges::sort(files, {}, order);
         for (const fs::path& file : files) {
@@ -63,7 +49,7 @@ Result<bool> UnsealedRows::refresh(const std::function<bool(std::uint64_t)>& is_
     return more;
 }
 
-/// Not by a mapping: a writer that comes cuts off what is torn.
+/// Reads without a mapping, because a new writer may truncate torn rows.
 Result<bool> UnsealedRows::look_at(const fs::path& path, std::uint64_t number) {
     std::error_code gone;
     const std::uint64_t size = fs::file_size(path, gone);
@@ -83,8 +69,8 @@ Result<bool> UnsealedRows::look_at(const fs::path& path, std::uint64_t number) {
     std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> places;
     for (std::uint64_t at = 0; at < size;) {
         const auto bytes =
-            unsealed_record_bytes(read_at(opened->get(), at, unsealed_head_bytes(codec_)), codec_).value_or(size);
-        const auto record = bytes <= size - at ? read_at(opened->get(), at, bytes) : std::vector<std::byte>();
+            unsealed_record_bytes(bytes_at(opened->get(), at, unsealed_head_bytes(codec_)), codec_).value_or(size);
+        const auto record = bytes <= size - at ? bytes_at(opened->get(), at, bytes) : std::vector<std::byte>();
         const auto read = read_unsealed_record(record, codec_);
         if (!read || read->view.row < first || read->view.row >= end) {
             break;
@@ -136,7 +122,8 @@ Result<UnsealedRows::Row> UnsealedRows::row(std::uint64_t row) const {
     }
     auto record = read_unsealed_record(place.file->bytes().subspan(place.offset, place.bytes), codec_);
     if (!record || record->view.row != row) {
-        return io_error(folder_.string() + ": row " + std::to_string(row) + ", which no shard has yet, is damaged");
+        return io_error(folder_.string() + ": row " + std::to_string(row) +
+                        ", which is not in a shard yet, is damaged");
     }
     return Row{std::move(record->view), std::move(place.file)};
 }

@@ -10,19 +10,19 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/mapped_file.hpp"
-#include "pipeline/store/row_codec.hpp"
+#include "base/files/mapped_file.hpp"
+#include "pipeline/store/formats/row_codec.hpp"
 
 namespace distilld {
 
-/// Whole rows of shards that are not sealed, as writers have left them in their files (UnsealedShard). Any thread.
+/// Whole rows of unsealed shards, from the files of their writers (UnsealedShard). Any thread.
 class UnsealedRows {
   public:
     /// `codec` must outlive it.
     UnsealedRows(std::filesystem::path folder, const RowCodec& codec);
 
-    /// Looks at the files that have another size than before, and lets go of shards that `is_sealed`: true when there
-    /// are rows more. A writer may be at them meanwhile: rows that are whole stay as they are.
+    /// Reads files of a changed size, and drops shards for which `is_sealed` is true. True if there are new rows. A
+    /// writer may be active: whole rows do not change.
     Result<bool> refresh(const std::function<bool(std::uint64_t shard)>& is_sealed);
 
     [[nodiscard]] bool has(std::uint64_t row) const;
@@ -32,7 +32,7 @@ class UnsealedRows {
         StoredRowView view;
         std::shared_ptr<const MappedFile> file;  ///< keeps the view's bytes
     };
-    /// A row that it has, verified.
+    /// A row for which has() is true, verified.
     [[nodiscard]] Result<Row> row(std::uint64_t row) const;
 
   private:
@@ -49,7 +49,7 @@ class UnsealedRows {
     const RowCodec& codec_;
     mutable std::mutex mutex_;
     std::map<std::uint64_t, Shard> shards_;
-    std::map<std::string, std::uint64_t> seen_;  ///< bytes of the files that were looked at
+    std::map<std::string, std::uint64_t> seen_;  ///< file sizes at the last refresh()
 };
 
 }  // namespace distilld

@@ -9,19 +9,20 @@
 #include <system_error>
 
 #include "base/crc32c.hpp"
-#include "base/mapped_file.hpp"
-#include "base/open_file.hpp"
+#include "base/files/mapped_file.hpp"
+#include "base/files/open_file.hpp"
+#include "base/files/read_at.hpp"
 #include "base/saturating.hpp"
-#include "pipeline/store/position_format.hpp"
+#include "pipeline/store/formats/position_format.hpp"
 #include "pipeline/store/shard_file.hpp"
 
 namespace distilld {
 namespace {
 
-/// Before each row; behind it a u64 length of each stream, the mask, the streams.
+/// Header of each row. After it: a u64 length per stream, the mask, the streams.
 struct RecordHead {
     std::uint64_t magic = 0;
-    std::uint32_t head_checksum = 0;  ///< over what follows it, lengths included
+    std::uint32_t head_checksum = 0;  ///< over the following fields and the lengths
     std::uint32_t row_checksum = 0;
     std::uint64_t row = 0;
     std::uint32_t tokens = 0;
@@ -76,10 +77,10 @@ std::string reason(int number) {
 }
 
 Error damaged_row(const std::filesystem::path& path, std::uint64_t row) {
-    return io_error(path.string() + ": row " + std::to_string(row) + " is damaged: its checksum is another");
+    return io_error(path.string() + ": row " + std::to_string(row) + " is damaged: its checksum does not match");
 }
 
-/// Of shard-000012. with anything behind it.
+/// The shard in a name that begins like shard-000012.
 std::optional<std::uint64_t> shard_in(std::string_view name) {
     constexpr std::string_view kBeginning = "shard-";
     std::uint64_t shard = 0;
@@ -237,7 +238,7 @@ Result<void> UnsealedShard::append(const StoredRow& row) {
     }
     std::size_t written = 0;
     while (written < record.size()) {
-        constexpr std::size_t kMaxWrite = std::size_t{1} << 30U;  // Linux transfers less than 2 GiB a call
+        constexpr std::size_t kMaxWrite = std::size_t{1} << 30U;  // Linux transfers less than 2 GiB per call
         const auto count = ::pwrite(file->get(), record.data() + written, std::min(record.size() - written, kMaxWrite),
                                     static_cast<off_t>(end_ + written));
         if (count < 0 && errno == EINTR) {
@@ -245,7 +246,7 @@ Result<void> UnsealedShard::append(const StoredRow& row) {
         }
         if (count < 0) {
             const int number = errno;
-            // What is left behind is written over by the next, or cut off when the file is opened again.
+            // The next row would overwrite a remainder, and the next open would cut it off.
             if (::ftruncate(file->get(), static_cast<off_t>(end_)) != 0) {
                 return io_error(path_.string() + ": cannot cut off a torn row: " + reason(errno));
             }
@@ -267,18 +268,8 @@ Result<StoredRow> UnsealedShard::read(std::uint64_t row) const {
         return file.error();
     }
     std::vector<std::byte> bytes(place.bytes);
-    std::size_t filled = 0;
-    while (filled < bytes.size()) {
-        const auto count = ::pread(file->get(), bytes.data() + filled, bytes.size() - filled,
-                                   static_cast<off_t>(place.offset + filled));
-        if (count < 0 && errno == EINTR) {
-            continue;
-        }
-        if (count <= 0) {
-            return io_error(path_.string() + ": cannot read row " + std::to_string(row) + ": " +
-                            (count == 0 ? std::string("the file has become shorter") : reason(errno)));
-        }
-        filled += static_cast<std::size_t>(count);
+    if (auto read = read_all_at(file->get(), bytes, place.offset, path_, "row " + std::to_string(row)); !read) {
+        return read.error();
     }
     const auto record = read_unsealed_record(bytes, *codec_);
     if (!record || record->view.row != row) {
@@ -334,7 +325,7 @@ UnsealedFiles find_unsealed_files(const std::filesystem::path& folder, const Sto
     UnsealedFiles files;
     const auto names = names_in(folder);
     for (const std::string& name : names ? *names : std::vector<std::string>()) {
-        // Whoever was writing the shard itself when the end came has left that.
+        // Left by a writer that was killed while it wrote the shard's file.
         const bool temporary = name.starts_with('.') && name.ends_with(".tmp");
         const auto shard = temporary ? shard_in(std::string_view(name).substr(1)) : UnsealedShard::shard_of_file(name);
         if (shard && *shard < manifest.shard_count()) {

@@ -10,37 +10,35 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "pipeline/store/row_codec.hpp"
+#include "pipeline/store/formats/row_codec.hpp"
 
 namespace distilld {
 
-/// The rows of a shard that is not sealed yet, in DIR/shard-NNNNNN.part: one record behind the other, in the order in
-/// which they came. A row is there as soon as append() returns: a process that is killed loses none. Where several
-/// processes write a store, each has files of its own, DIR/shard-NNNNNN.OWNER.part. One thread at a time.
+/// The rows of an unsealed shard, in DIR/shard-NNNNNN.part: one record after the other, in the order of append(). A row
+/// is in the file when append() returns, so a killed process loses none. If several processes write a store, each has
+/// its own files, DIR/shard-NNNNNN.OWNER.part. One thread at a time.
 class UnsealedShard {
   public:
     /// shard-000012.part, shard-000012.OWNER.part
     [[nodiscard]] static std::string file_name(std::uint64_t shard, const std::string& owner = "");
-    /// Of which shard a file with such a name has rows, whoever the owner is.
+    /// The shard of a file with such a name and any owner.
     [[nodiscard]] static std::optional<std::uint64_t> shard_of_file(const std::string& name);
 
-    /// What is in the file already, if there is one, is found again; a record that is torn, and all behind it, is cut
-    /// off.
+    /// Existing records are loaded; a torn record and everything after it are truncated.
     static Result<UnsealedShard> open(const std::filesystem::path& folder, const RowCodec& codec, std::uint64_t shard,
                                       const std::string& owner = "");
 
-    /// Takes the whole rows of another owner's file that this one lacks, as copies: whoever wrote that file may still
-    /// believe that it is its own.
+    /// Copies whole rows of another owner's file that this one lacks, because the other process may still use its file.
     Result<void> adopt(const std::filesystem::path& file);
 
     [[nodiscard]] bool has(std::uint64_t row) const;
     [[nodiscard]] std::uint64_t held_rows() const noexcept { return held_; }
     [[nodiscard]] bool complete() const noexcept { return held_ == places_.size(); }
 
-    /// One row of the shard that it does not have. When it cannot be written whole, the file is as it was before.
+    /// Appends a row of the shard that is not held yet. On an error, the file is unchanged.
     Result<void> append(const StoredRow& row);
 
-    /// What the file holds of a row that it has, read from it and checked.
+    /// A row of the file, verified.
     [[nodiscard]] Result<StoredRow> read(std::uint64_t row) const;
 
     struct Rows {
@@ -48,11 +46,11 @@ class UnsealedShard {
         double kl_sum = 0;
         std::uint64_t kl_tokens = 0;
     };
-    /// Calls `use` with all rows while the file is mapped. It must be complete; the error names a row that is damaged.
+    /// Calls `use` with all rows while the file is mapped. It must be complete; the error names a damaged row.
     Result<void> with_rows(const std::function<Result<void>(const Rows&)>& use) const;
 
     Result<void> sync() const;
-    /// Of the file. Nothing is held any more.
+    /// Removes the file. No rows are held afterwards.
     void remove();
 
   private:
@@ -70,29 +68,28 @@ class UnsealedShard {
     std::uint64_t first_row_;
     std::vector<Place> places_;
     std::uint64_t held_ = 0;
-    std::uint64_t end_ = 0;  ///< of the last whole record
+    std::uint64_t end_ = 0;  ///< end of the last whole record
 };
 
-/// A row in such a file.
+/// A row in the file of an unsealed shard.
 struct UnsealedRecord {
     StoredRowView view;
     double kl_sum = 0;
     std::uint64_t kl_tokens = 0;
     std::uint64_t bytes = 0;  ///< of the record
 };
-/// What the record at the front of `bytes` takes, by its head; nothing when that is torn or damaged.
+/// Size of the record at the front of `bytes`, from its head; nullopt if torn or damaged.
 [[nodiscard]] std::optional<std::uint64_t> unsealed_record_bytes(std::span<const std::byte> bytes,
                                                                  const RowCodec& codec);
 [[nodiscard]] std::size_t unsealed_head_bytes(const RowCodec& codec);
-/// The record at the front of `bytes`, verified; nothing when it is torn or damaged.
+/// The record at the front of `bytes`, verified; nullopt if torn or damaged.
 [[nodiscard]] std::optional<UnsealedRecord> read_unsealed_record(std::span<const std::byte> bytes,
                                                                  const RowCodec& codec);
 
-/// By shard, the files with rows of it, and what was to become the shard when a writer was killed: rows of another
-/// kind, which adopt() passes over.
+/// The files with rows of each shard, including unfinished shard files of killed writers, which adopt() ignores.
 using UnsealedFiles = std::map<std::uint64_t, std::vector<std::filesystem::path>>;
 [[nodiscard]] UnsealedFiles find_unsealed_files(const std::filesystem::path& folder, const StoreManifest& manifest);
-/// Those that cannot be removed do no harm.
+/// Files that cannot be removed are harmless.
 void remove_files(const std::vector<std::filesystem::path>& files) noexcept;
 
 }  // namespace distilld

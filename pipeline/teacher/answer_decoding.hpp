@@ -8,18 +8,17 @@
 
 namespace distilld {
 
-/// Bodies of the responses together.
+/// Total size of the responses' bodies.
 [[nodiscard]] std::uint64_t body_bytes(const std::vector<HttpResponse>& responses);
 
-/// How many ids there are; 0 = not known.
+/// Number of ids; 0 = unknown.
 struct AnswerVocabulary {
-    std::uint32_t student = 0;  ///< top-k rows that do not say how many the teacher knows name none far above
-    std::uint32_t logits = 0;   ///< rows of logits have so many
+    std::uint32_t student = 0;  ///< top-k rows without the teacher's vocabulary must have no ids far above
+    std::uint32_t logits = 0;   ///< width of rows of logits
 };
 
-/// The targets of one micro-batch from `responses` to its `parts`, in the same order: decoded, joined and checked. A
-/// body is let go of as soon as it is decoded, unless targets point into it. Errors do not name the endpoint. Any
-/// thread.
+/// Decodes, joins and checks the `responses` to the `parts` of one micro-batch, in the same order. A body is freed once
+/// decoded, unless targets point into it. Errors do not name the endpoint. Any thread.
 [[nodiscard]] FetchResult<EndpointAnswer> decode_answer(const TeacherCodec& codec, const TokenBatch& tokens,
                                                         AnswerVocabulary vocabulary,
                                                         const std::vector<RequestPart>& parts,

@@ -17,17 +17,17 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// The store as the decoders use it: any thread. Decoders may outlive the teacher.
+/// The store behind the decoders, which may outlive the teacher. Any thread.
 class Cache {
   public:
     Cache(asio::any_io_executor io, CachingTeacherOptions options)
         : io_(std::move(io)),
           options_(std::move(options)),
-          of_reader_(options_.writer ? nullptr : make_row_codec(options_.reader->manifest())) {}
+          of_reader_(options_.writer ? nullptr : std::make_unique<const RowCodec>(options_.reader->manifest())) {}
 
     [[nodiscard]] const StoreManifest& manifest() const { return codec().manifest(); }
 
-    /// All rows can be read.
+    /// Whether all rows can be read.
     [[nodiscard]] bool has(const TokenBatch& batch) {
         if (!options_.reads) {
             return false;
@@ -48,14 +48,14 @@ class Cache {
             const std::lock_guard lock(mutex_);
             damaged_.insert(batch.row_ids.begin(), batch.row_ids.end());
         }
-        const std::string text = targets.error().message + "; the teacher is asked in its place";
+        const std::string text = targets.error().message + "; asking the teacher instead";
         if (is_new(text.substr(0, text.find(": ")))) {
             warn(text);
         }
         return FetchError{FailureKind::bad_response, text, std::nullopt};
     }
 
-    /// What the store gives for these answers, which it has taken by then, unless it cannot be written.
+    /// Adds the answers to the store, if it can be written, and returns them as the store decodes them.
     FetchResult<TeacherTargets> keep(const TokenBatch& batch, const TeacherTargets& answer) {
         const Result<std::vector<StoredRow>> rows = codec().encode(batch, answer);
         if (!rows && options_.passes_what_it_cannot_keep) {
@@ -90,7 +90,7 @@ class Cache {
         return counters;
     }
 
-    /// What was added is to outlive the machine as well.
+    /// Makes the added rows durable.
     void settle() {
         if (options_.writer) {
             note(options_.writer->sync());
@@ -100,7 +100,7 @@ class Cache {
   private:
     [[nodiscard]] const RowCodec& codec() const { return options_.writer ? options_.writer->codec() : *of_reader_; }
 
-    /// A long outage of the disk is one warning.
+    /// Warns once per outage of the disk.
     void note(const Result<void>& written) {
         bool news = false;
         {
@@ -108,13 +108,13 @@ class Cache {
             news = std::exchange(failing_, !written) != failing_;
         }
         if (news && !written) {
-            warn(written.error().message + "; the training goes on, and what the store lacks is asked for again");
+            warn(written.error().message + "; training continues, and rows that the store lacks are requested again");
         } else if (news) {
             warn("/teacher/store: the store can be written again");
         }
     }
 
-    /// The first damage of a file.
+    /// Whether this is the first damage of the file.
     [[nodiscard]] bool is_new(const std::string& file) {
         const std::lock_guard lock(mutex_);
         return damaged_files_.insert(file).second;
@@ -128,11 +128,11 @@ class Cache {
 
     asio::any_io_executor io_;
     CachingTeacherOptions options_;
-    std::unique_ptr<RowCodec> of_reader_;
+    std::unique_ptr<const RowCodec> of_reader_;
     TargetBuffers buffers_;
     std::mutex mutex_;
     std::set<std::uint64_t> damaged_;      // rows
-    std::set<std::string> damaged_files_;  // that have been warned of
+    std::set<std::string> damaged_files_;  // files already warned about
     bool failing_ = false;
 };
 
@@ -201,7 +201,7 @@ class CachingTeacher final : public TeacherSource {
 
     std::uint64_t bytes_received() const override { return teacher_->bytes_received(); }
     WireTraffic traffic(std::size_t endpoint) const override { return teacher_->traffic(endpoint); }
-    /// Beside rows that are at hand, every request would look late.
+    /// Next to rows from the store, every request would look late.
     bool is_slow_by_chance() const override { return !partly_ && teacher_->is_slow_by_chance(); }
     std::optional<StoreCounters> store() const override { return cache_->counters(); }
     void close() override { teacher_->close(); }
@@ -216,8 +216,8 @@ class CachingTeacher final : public TeacherSource {
   private:
     asio::any_io_executor disk_;  // empty: nothing is written
     std::unique_ptr<TeacherSource> teacher_;
-    std::shared_ptr<Cache> cache_;  // shared with decoders, of which some outlive the fetch
-    bool partly_ = false;           // the store had some of the rows when the run began
+    std::shared_ptr<Cache> cache_;  // shared with decoders, which may outlive the fetch
+    bool partly_ = false;           // the store had some, but not all, rows when the run began
 };
 
 }  // namespace

@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "pipeline/async/condition.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/core/row_documents.hpp"
 #include "pipeline/teacher/request_parts.hpp"
-#include "pipeline/teacher/request_slots.hpp"
 
 namespace distilld {
 
@@ -32,7 +32,7 @@ Documents rows_of(const TokenBatch& tokens) {
     return rows;
 }
 
-/// The longest first, each group as many as padding allows.
+/// Groups documents, longest first, with as many per group as the padding limit allows.
 std::vector<Documents> groups_of(const TokenBatch& tokens) {
     if (tokens.documents.empty()) {
         return {rows_of(tokens)};
@@ -95,7 +95,7 @@ ArrayView first_positions(const ArrayView& array, const TeacherTargets& of, std:
     return {array.type, array.bytes.subspan(row * of.columns * bytes, positions * bytes)};
 }
 
-/// What the teacher says of one row, without its padding, where the document lies.
+/// The targets of one row without its padding, placed at the document's position.
 AnsweredPart part_of(const TeacherTargets& targets, std::size_t row, const RowDocument& document) {
     AnsweredPart one{{document.row, 1, document.begin, document.length}, targets};
     one.targets.rows = 1;
@@ -157,6 +157,62 @@ class DocumentDecoder final : public EncodedAnswer::Decoder {
     std::vector<EncodedAnswer> answers_;
 };
 
+/// Slots for requests within ConcurrencyLimits, for a source with several requests per fetch. One executor.
+class RequestSlots {
+  public:
+    RequestSlots(asio::any_io_executor executor, ConcurrencyLimits limits)
+        : limits_(std::move(limits)), changed_(std::move(executor)) {}
+
+    /// Released by its destructor.
+    class Slot {
+      public:
+        Slot(RequestSlots& slots, std::size_t endpoint) : slots_(slots), endpoint_(endpoint) {
+            ++slots_.in_flight_;
+            ++slots_.of(endpoint_);
+        }
+        ~Slot() {
+            --slots_.in_flight_;
+            --slots_.of(endpoint_);
+            slots_.changed_.notify();
+        }
+        Slot(const Slot&) = delete;
+        Slot& operator=(const Slot&) = delete;
+
+      private:
+        RequestSlots& slots_;
+        std::size_t endpoint_;
+    };
+
+    /// Waits for a free slot of the endpoint; make the Slot at once. One request is always allowed.
+    asio::awaitable<void> free(std::size_t endpoint) {
+        while (in_flight_ >= std::max(1U, limits_.all) || of(endpoint) >= limit_of(endpoint)) {
+            co_await changed_.wait();
+        }
+    }
+
+    void set_limits(ConcurrencyLimits limits) {
+        limits_ = std::move(limits);
+        changed_.notify();
+    }
+
+  private:
+    std::uint32_t& of(std::size_t endpoint) {
+        if (endpoint >= of_endpoint_.size()) {
+            of_endpoint_.resize(endpoint + 1, 0);
+        }
+        return of_endpoint_[endpoint];
+    }
+    [[nodiscard]] std::uint32_t limit_of(std::size_t endpoint) const {
+        const bool known = endpoint < limits_.of_endpoint.size();
+        return std::max(1U, known ? limits_.of_endpoint[endpoint] : limits_.all);
+    }
+
+    ConcurrencyLimits limits_;
+    Condition changed_;
+    std::uint32_t in_flight_ = 0;
+    std::vector<std::uint32_t> of_endpoint_;
+};
+
 class DocumentTeacher final : public TeacherSource {
   public:
     DocumentTeacher(std::unique_ptr<TeacherSource> teacher, std::uint32_t sequence_length)
@@ -169,7 +225,7 @@ class DocumentTeacher final : public TeacherSource {
     }
 
     AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const override {
-        // Documents come in rectangles of which some is padding, and are copied out of them.
+        // Documents arrive in padded batches and are copied out of them.
         const AnswerSize placed = teacher_->answer_size(rows, columns);
         const auto padded_rows = static_cast<std::uint32_t>(std::ceil(rows / (1 - kMaxAskedPadding)));
         AnswerSize size = teacher_->answer_size(padded_rows, columns);
@@ -193,7 +249,7 @@ class DocumentTeacher final : public TeacherSource {
         TaskGroup asking(co_await asio::this_coro::executor);
         for (std::size_t i = 0; i < batches.size(); ++i) {
             if (!asking.spawn(ask(asked, asking, i, std::move(batches[i])))) {
-                break;  // one before it has failed
+                break;  // an earlier request has failed
             }
         }
         co_await asking.join();
@@ -238,7 +294,7 @@ class DocumentTeacher final : public TeacherSource {
         std::optional<FetchError> error{};  ///< the first
     };
 
-    /// One request, in its turn. The others end with the first that fails.
+    /// Sends one request when a slot is free. The first failure cancels the others.
     asio::awaitable<void> ask(Asked& asked, TaskGroup& all, std::size_t request,
                               std::shared_ptr<const TokenBatch> batch) {
         co_await slots_->free(asked.endpoint);
@@ -261,7 +317,7 @@ class DocumentTeacher final : public TeacherSource {
 
     std::unique_ptr<TeacherSource> teacher_;
     std::uint32_t sequence_length_;
-    ConcurrencyLimits limits_;  // until somebody says otherwise, one at a time
+    ConcurrencyLimits limits_;  // one at a time until set
     std::optional<RequestSlots> slots_;
 };
 

@@ -5,17 +5,19 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
+#include "net/http_failure.hpp"
 #include "pipeline/async/run_on.hpp"
-#include "pipeline/teacher/endpoint_probe.hpp"
-#include "pipeline/teacher/teacher_fingerprint.hpp"
+#include "pipeline/teacher/probe/endpoint_probe.hpp"
+#include "pipeline/teacher/probe/teacher_fingerprint.hpp"
 #include "pipeline/teacher/teacher_head.hpp"
-#include "pipeline/teacher/transport/http_failure.hpp"
 
 namespace distilld {
+
 namespace asio = boost::asio;
 
 namespace {
@@ -55,7 +57,14 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
                                                                                          : std::nullopt;
 }
 
-/// A file that comes in pieces.
+/// A head that reproduces the teacher's own answer from the hidden states of the probe's tokens.
+struct ProvenHead {
+    std::shared_ptr<const TeacherHead> head;
+    std::string fingerprint;       ///< fingerprint of the resulting rows, as for logits
+    std::uint64_t file_bytes = 0;  ///< size of its file
+};
+
+/// Assembles a file from pieces.
 class Assembly {
   public:
     Assembly(std::string page, HeadOffer offer, const HeadFetchOptions& options)
@@ -83,7 +92,7 @@ class Assembly {
             return bad("the head has changed: its ETag is " + *etag + ", announced was " + offer_.sha256);
         }
         if (response.status != kPartialContent) {
-            // A server that knows no ranges sends all there is.
+            // A server without range support sends the whole file.
             file_ = response.body ? response.body : std::make_shared<BodyBuffer>();
             size_ = file_->size();
             return {};
@@ -93,7 +102,7 @@ class Assembly {
         const std::size_t bytes = response.body ? response.body->size() : 0;
         if (!range || range->first != file_->size() || range->last - range->first + 1 != bytes ||
             (size_ && range->size != *size_)) {
-            return bad("a piece of the head is not the one that was asked for (Content-Range: " +
+            return bad("a part of the head is not the one that was requested (Content-Range: " +
                        (text == nullptr ? "none" : *text) + ")");
         }
         if (range->size > options_.max_bytes) {
@@ -134,15 +143,17 @@ Result<ProvenHead> prove(const std::shared_ptr<BodyBuffer>& file, const std::str
     proven.fingerprint = teacher_fingerprint(*logits);
     if (told && !same_teacher(proven.fingerprint, teacher_fingerprint(*told))) {
         return teacher_error(
-            "the head makes other log-probabilities of the teacher's hidden states than the teacher tells: these are "
-            "not the states that its head takes, after the last norm, or this is not its head");
+            "the head yields other log-probabilities than the teacher reports: the hidden states are not those after "
+            "the last norm, or this is not the teacher's head");
     }
     proven.head = std::make_shared<const TeacherHead>(std::move(*head));
     return proven;
 }
 
-}  // namespace
-
+/// Fetches the head of an endpoint, in ranges if its server supports them. Checks its SHA-256, its width against
+/// `hidden` (the endpoint's answer to the probe's tokens), and its logits for `hidden` against `told`, the teacher's
+/// own rows, if given. The head stays in memory as sent. Runs on the endpoint's executor, the checks on the decode
+/// executor. Throws operation_aborted when cancelled.
 asio::awaitable<FetchResult<ProvenHead>> fetch_head(TeacherEndpoint& endpoint, HeadOffer offer, TeacherTargets hidden,
                                                     std::optional<TeacherTargets> told, HeadFetchOptions options) {
     const std::string page = endpoint.page(offer.target);
@@ -171,6 +182,33 @@ asio::awaitable<FetchResult<ProvenHead>> fetch_head(TeacherEndpoint& endpoint, H
         co_return FetchError{FailureKind::bad_response, page + ": " + proven.error().message, std::nullopt};
     }
     co_return std::move(*proven);
+}
+
+}  // namespace
+
+asio::awaitable<Result<void>> HeadTaking::take(std::vector<TeacherEndpoint*> endpoints, const EndpointProbe& first,
+                                               HeadFetchOptions options, TeacherInfo& info) {
+    if (given_ && given_->sha256 == first.head->sha256) {
+        info.fingerprint = given_->fingerprint;
+        info.vocabulary_size = given_->rows;
+        co_return Result<void>();
+    }
+    const auto began = std::chrono::steady_clock::now();
+    std::string failures;
+    for (TeacherEndpoint* endpoint : endpoints) {
+        auto proven = co_await fetch_head(*endpoint, *first.head, first.targets, first.told, options);
+        if (proven) {
+            given_ = Given{proven->head->sha256, proven->fingerprint, proven->head->rows};
+            info.vocabulary_size = proven->head->rows;
+            info.head = std::move(proven->head);
+            info.fingerprint = std::move(proven->fingerprint);
+            counters_.bytes += proven->file_bytes;
+            counters_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+            co_return Result<void>();
+        }
+        failures += (failures.empty() ? "" : "; ") + proven.error().message;
+    }
+    co_return teacher_error("cannot fetch the teacher's head: " + failures);
 }
 
 }  // namespace distilld

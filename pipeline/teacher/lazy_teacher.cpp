@@ -55,7 +55,7 @@ class LazyTeacher final : public TeacherSource {
     }
 
   private:
-    /// One of those that want it makes it.
+    /// One caller connects, the others wait.
     asio::awaitable<Result<void>> connected() {
         while (connecting_) {
             co_await changed_.wait();

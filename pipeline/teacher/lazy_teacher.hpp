@@ -11,12 +11,12 @@
 
 namespace distilld {
 
-/// Makes the teacher and probes it. On `io`; cancelled as the fetch that wants it is.
+/// Makes and probes the teacher. Runs on `io`; cancelled with the fetch that called it.
 using ConnectTeacher = std::function<boost::asio::awaitable<Result<std::unique_ptr<TeacherSource>>>()>;
 
-/// A teacher that is connected by the first fetch: for one that will hardly be asked. When that fails the fetch does
-/// (FailureKind::rejected), and the next tries again. `names` are those of its endpoints. Not to be probed. `io` runs
-/// one thread.
+/// A teacher that is connected by its first fetch, for rare use. If that fails, the fetch fails
+/// (FailureKind::rejected), and the next one tries again. `names` are the names of its endpoints. Must not be probed.
+/// `io` runs one thread.
 [[nodiscard]] std::unique_ptr<TeacherSource> make_lazy_teacher(boost::asio::any_io_executor io,
                                                                std::vector<std::string> names, ConnectTeacher connect);
 

@@ -9,16 +9,16 @@
 #include <vector>
 
 #include "distilld_version.hpp"
+#include "net/http_connector.hpp"
+#include "net/tls_context.hpp"
 #include "pipeline/async/abort.hpp"
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/task_group.hpp"
-#include "pipeline/teacher/head_taking.hpp"
-#include "pipeline/teacher/replica_comparison.hpp"
+#include "pipeline/teacher/head_fetch.hpp"
+#include "pipeline/teacher/probe/teacher_fingerprint.hpp"
 #include "pipeline/teacher/replicas.hpp"
 #include "pipeline/teacher/teacher_endpoint.hpp"
 #include "pipeline/teacher/teacher_key.hpp"
-#include "pipeline/teacher/teacher_peers.hpp"
-#include "pipeline/teacher/transport/http_connector.hpp"
 
 namespace distilld {
 namespace asio = boost::asio;
@@ -27,12 +27,24 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The second of two replicas that are compared gets at least so long after the first has answered.
+/// In a comparison, the second replica gets at least this long after the first has answered.
 constexpr std::chrono::nanoseconds kMinSecond = std::chrono::milliseconds(100);
 
-/// The error of the endpoint with this number, with its place in the job spec.
+/// Prefixes the error with the endpoint's field in the job spec.
 Error at_endpoint(std::size_t index, const Error& error) {
     return {error.kind, "/teacher/endpoints/" + std::to_string(index) + ": " + error.message};
+}
+
+/// A size that covers the answers of both.
+AnswerSize larger_of(const AnswerSize& a, const AnswerSize& b) {
+    AnswerSize size;
+    size.held_bytes = std::max(a.held_bytes, b.held_bytes);
+    size.decode_bytes = std::max(a.decode_bytes, b.decode_bytes);
+    size.max_accepted_bytes = std::max(a.max_accepted_bytes, b.max_accepted_bytes);
+    if (a.max_wire_bytes && b.max_wire_bytes) {
+        size.max_wire_bytes = std::max(*a.max_wire_bytes, *b.max_wire_bytes);
+    }
+    return size;
 }
 
 class RemoteTeacher final : public TeacherSource {
@@ -46,7 +58,7 @@ class RemoteTeacher final : public TeacherSource {
           replicas_(io_, options_, settings_) {
         settings_->spec = std::move(spec);
         settings_->max_response_bytes = options_.max_response_bytes;
-        // What nobody uses counts against no window, so it must be little beside it.
+        // Idle buffers count against no window, so they must be small compared with it.
         settings_->buffers = std::make_shared<BufferPool>(
             std::min<std::uint64_t>(options_.max_idle_buffer_bytes, settings_->spec.window_bytes / 10));
         if (!options_.traffic) {
@@ -62,7 +74,7 @@ class RemoteTeacher final : public TeacherSource {
         }
         const TeacherProtocolRow* protocol = find_protocol(options_.protocols, spec.protocol);
         if (protocol == nullptr) {
-            return invalid_input(std::string("/teacher/protocol: '") + to_string(spec.protocol) + "' is not spoken");
+            return invalid_input(std::string("/teacher/protocol: '") + to_string(spec.protocol) + "' is not supported");
         }
         if (spec.targets == TargetsChoice::hidden && !protocol->has_hidden_states) {
             return invalid_input(std::string("/teacher/targets: is hidden, but protocol '") + to_string(spec.protocol) +
@@ -88,12 +100,12 @@ class RemoteTeacher final : public TeacherSource {
             }
             urls.push_back(std::move(*url));
         }
-        // Reading the system's certificates takes tens of milliseconds: only when they are needed.
+        // Reading the system's certificates takes tens of milliseconds, so they are read only when needed.
         std::shared_ptr<asio::ssl::context> tls;
         if (!spec.ca_file.empty() || std::any_of(urls.begin(), urls.end(), [](const auto& url) { return url.tls; })) {
-            auto made = make_tls_client_context(spec.ca_file);
+            auto made = make_tls_client_context({.ca = spec.ca_file});
             if (!made) {
-                return made.error();
+                return Error{made.error().kind, "/teacher/ca_file: " + made.error().message};
             }
             tls = std::move(*made);
         }
@@ -119,7 +131,7 @@ class RemoteTeacher final : public TeacherSource {
     const std::string& endpoint_name(std::size_t endpoint) const override { return at(endpoint).name(); }
 
     AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const override {
-        // Those that are not up will be asked as the others are.
+        // Endpoints that are not up yet will be asked like the others.
         const std::vector<TeacherEndpoint*> known = replicas_.taking_part();
         AnswerSize size = (known.empty() ? at(0) : *known.front()).codec()->answer_size(rows, columns);
         for (const TeacherEndpoint* endpoint : known) {
@@ -204,8 +216,8 @@ class RemoteTeacher final : public TeacherSource {
         answer = co_await at(second).request(std::move(tokens), deadline);
     }
 
-    /// The answer of `first`, to be compared with that of `second`, which gets as long again as `first` took. Whatever
-    /// comes of the second, the first counts.
+    /// Returns the answer of `first`, to be compared with the answer of `second`, which gets as long again as `first`
+    /// took. A failure of `second` is ignored.
     asio::awaitable<FetchResult<EncodedAnswer>> ask_two(std::size_t first, std::size_t second,
                                                         std::shared_ptr<const TokenBatch> tokens,
                                                         std::chrono::nanoseconds deadline) {
@@ -218,7 +230,7 @@ class RemoteTeacher final : public TeacherSource {
         if (!group.spawn(ask_second(second, tokens, deadline, compared))) {
             throw std::logic_error("the comparison's task group is closed");
         }
-        // The task refers to what is here, so it is joined whatever happens to the caller.
+        // The task refers to locals, so it is joined even if the caller is cancelled.
         const bool throwing = co_await asio::this_coro::throw_if_cancelled();
         co_await asio::this_coro::throw_if_cancelled(false);
         try {

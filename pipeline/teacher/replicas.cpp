@@ -12,8 +12,7 @@
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/core/choice_of_targets.hpp"
-#include "pipeline/teacher/teacher_fingerprint.hpp"
-#include "pipeline/teacher/teacher_peers.hpp"
+#include "pipeline/teacher/probe/teacher_fingerprint.hpp"
 
 namespace distilld {
 namespace asio = boost::asio;
@@ -22,10 +21,72 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How long an endpoint that has not been found down is heard out once another has passed: as long as that one took, so
-/// that which of those that are up comes first in the list decides, and not which is faster.
+/// Once an endpoint has passed, endpoints that have not been found down get as long again as it took, within these
+/// limits. So the order of the list decides, not which endpoint is faster.
 constexpr std::chrono::nanoseconds kMinHearing = std::chrono::milliseconds(500);
 constexpr std::chrono::nanoseconds kMaxHearing = std::chrono::seconds(2);
+
+/// Why `other` is not a replica of the run's first endpoint: another form, another head, or answers that differ by more
+/// than rounding.
+std::optional<std::string> unlike_peer(const std::string& first_name, const EndpointProbe& first,
+                                       const EndpointProbe& other) {
+    const TeacherTargets& known = first.targets;
+    const TeacherTargets& answer = other.targets;
+    if (known.kind != answer.kind || known.width != answer.width) {
+        return "answers rows of " + std::to_string(answer.width) + " values, not of " + std::to_string(known.width) +
+               " as " + first_name;
+    }
+    if (known.vocabulary != 0 && answer.vocabulary != 0 && known.vocabulary != answer.vocabulary) {
+        return "knows " + std::to_string(answer.vocabulary) + " tokens, not " + std::to_string(known.vocabulary) +
+               " as " + first_name;
+    }
+    if (compare(first.tokenizer, other.tokenizer) == TokenizersAre::different) {
+        return "has another tokenizer than " + first_name;
+    }
+    if (first.head && other.head && first.head->sha256 != other.head->sha256) {
+        return "has another head (SHA-256 " + other.head->sha256 + ", not " + first.head->sha256 + ") than " +
+               first_name;
+    }
+    if (const AnswerDifference difference = difference_of(known, answer); difference.of_other_models()) {
+        return "does not serve the model of " + first_name + ": " + difference.text(known.kind);
+    }
+    return std::nullopt;
+}
+
+/// One line for the log.
+std::string describe_teacher(const TeacherEndpoint& front, std::size_t endpoints, const TeacherInfo& info,
+                             bool replicas_agree) {
+    std::string text = front.name();
+    if (endpoints > 1) {
+        text += " and " + std::to_string(endpoints - 1) + " more";
+    }
+    if (!info.absent.empty()) {
+        text += " (" + std::to_string(info.absent.size()) + " not up yet)";
+    }
+    if (!info.refused.empty()) {
+        text += " (" + std::to_string(info.refused.size()) + " left out)";
+    }
+    text += ": " + front.codec()->description();
+    if (info.top_k == 0 && info.vocabulary_size != 0) {
+        text += ", vocabulary " + std::to_string(info.vocabulary_size);
+    }
+    text += info.deterministic ? "" : ", answers differ from one request to the next";
+    text += replicas_agree ? "" : ", endpoints answer differently";
+    return text;
+}
+
+/// The last errors of the first few endpoints that are not up. Empty texts belong to other endpoints.
+std::string waited_for(const std::vector<std::string>& said) {
+    constexpr std::size_t kMaxNamed = 3;
+    std::string text;
+    std::size_t waiting = 0;
+    for (const std::string& one : said) {
+        if (!one.empty() && ++waiting <= kMaxNamed) {
+            text += (text.empty() ? "" : "; ") + one;
+        }
+    }
+    return text + (waiting > kMaxNamed ? "; and " + std::to_string(waiting - kMaxNamed) + " more" : "");
+}
 
 }  // namespace
 
@@ -70,10 +131,10 @@ asio::awaitable<Result<TeacherInfo>> Replicas::probe() {
     co_return sum_up(probed);
 }
 
-EndpointProbeOptions Replicas::probe_options(std::chrono::nanoseconds patience) const {
+EndpointProbeOptions Replicas::probe_options(std::chrono::nanoseconds timeout) const {
     EndpointProbeOptions options;
     options.request_deadline = std::chrono::nanoseconds(from_seconds(settings_->spec.timeout_secs));
-    options.give_up = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
+    options.give_up = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout);
     if (settings_->spec.startup_timeout_secs) {
         options.give_up_field = "/teacher/startup_timeout_secs";
     }
@@ -83,7 +144,7 @@ EndpointProbeOptions Replicas::probe_options(std::chrono::nanoseconds patience) 
     return options;
 }
 
-/// Says what is waited for when it is another thing than before.
+/// Reports what the probe waits for, if that has changed.
 void Replicas::report_waiting(const Probed& probed) {
     if (!options_.on_waiting || std::any_of(probed.begin(), probed.end(), passed)) {
         return;
@@ -123,12 +184,12 @@ asio::awaitable<void> Replicas::probe_one(std::size_t index, Probed& probed, Con
             FetchError{FailureKind::bad_response, replicas_[index].at->name() + ": " + failure.what(), std::nullopt};
     }
     if (const auto& answer = *probed[index]; !answer && !is_outage(answer.error().kind)) {
-        replicas_[index].not_up.clear();  // it is not waited for any more
+        replicas_[index].not_up.clear();  // the probe no longer waits for it
     }
     changed.notify();
 }
 
-/// Whether one may still pass that has neither answered nor been found down.
+/// Whether any endpoint has neither answered nor been found down.
 bool Replicas::hears(const Probed& probed) const {
     for (std::size_t i = 0; i < probed.size(); ++i) {
         if (!probed[i] && replicas_[i].not_up.empty()) {
@@ -148,7 +209,7 @@ asio::awaitable<void> Replicas::probe_all(Probed& probed) {
         }
     }
     const auto known = [](const auto& one) { return one.has_value(); };
-    // Tasks refer to what is here, so they are joined whatever happens to the caller.
+    // Tasks refer to locals, so they are joined even if the caller is cancelled.
     const bool throwing = co_await asio::this_coro::throw_if_cancelled();
     co_await asio::this_coro::throw_if_cancelled(false);
     std::exception_ptr thrown;
@@ -215,7 +276,7 @@ Result<TeacherInfo> Replicas::sum_up(Probed& probed) {
         return teacher_error(refusals.empty() ? silences.front() : refusals.front());
     }
     for (const std::string& refusal : refusals) {
-        warn(refusal + "; the job goes on without this endpoint");
+        warn(refusal + "; the job continues without this endpoint");
     }
     const TeacherTargets& answer = reference_->targets;
     info.kind = answer.kind;
@@ -228,7 +289,7 @@ Result<TeacherInfo> Replicas::sum_up(Probed& probed) {
         info.notes.push_back(front->name() + ": " + reference_->note);
     }
     if (settings_->spec.targets == TargetsChoice::automatic) {
-        settings_->spec.targets = choice_of(info.kind);  // those that join later are asked for the same
+        settings_->spec.targets = choice_of(info.kind);  // endpoints that join later are asked for the same
     }
     info.description = describe_teacher(*front, replicas_.size(), info, replicas_agree);
     info.fingerprint = teacher_fingerprint(answer);
@@ -245,7 +306,7 @@ void Replicas::warn(const std::string& text) const {
 
 void Replicas::warn_of_half_precision(const Replica& replica, bool half_precision) const {
     if (half_precision) {
-        warn(replica.at->name() + ": its rows look as if computed in bf16 or fp16; served in float32 they are exact");
+        warn(replica.at->name() + ": its rows seem to be computed in bf16 or fp16; a server in float32 is exact");
     }
 }
 
@@ -270,10 +331,10 @@ void Replicas::part(const ReplicaDifference& found) {
     asked.absent = true;
     second.absent = true;
     reproducible_ = false;
-    warn(asked.at->name() + " and " + second.at->name() + " do not serve one model: of micro-batch " +
+    warn(asked.at->name() + " and " + second.at->name() + " do not serve the same model: in micro-batch " +
          std::to_string(found.micro_batch) + ", " + found.text +
-         "; the one that no longer answers as at the start is left out, and what it answered since they were "
-         "compared last may be in the weights");
+         "; the one that no longer answers as at the start is left out; its answers since the last comparison "
+         "may be in the weights");
 }
 
 asio::awaitable<FetchResult<void>> Replicas::join(std::size_t index, std::chrono::nanoseconds deadline) {
@@ -310,12 +371,12 @@ asio::awaitable<FetchResult<void>> Replicas::join(std::size_t index, std::chrono
         replica.not_joined =
             FetchError{FailureKind::timeout, replica.at->name() + ": no answer to the probe in time", std::nullopt};
     } else if (!*probed) {
-        // It may be mended and come again, so that even a refusal is no reason to end the job.
+        // The endpoint may be repaired and return, so even a refusal does not end the job.
         const FetchError& error = probed->error();
         replica.not_joined = FetchError{is_outage(error.kind) ? error.kind : FailureKind::bad_response, error.message,
                                         error.retry_after};
     } else if (const auto difference = unlike_peer(reference_name_, *reference_, **probed)) {
-        // The run's model is not there: waited for, if need be, as for one that is being loaded.
+        // The endpoint does not serve the run's model: treated like a model that is still being loaded.
         replica.not_joined = FetchError{FailureKind::not_found, replica.at->name() + ": " + *difference, std::nullopt};
     }
     if (replica.not_joined) {

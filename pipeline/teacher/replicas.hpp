@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "net/traffic_counters.hpp"
 #include "pipeline/async/condition.hpp"
-#include "pipeline/teacher/endpoint_probe.hpp"
+#include "pipeline/teacher/probe/endpoint_probe.hpp"
+#include "pipeline/teacher/probe/teacher_fingerprint.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
-#include "pipeline/teacher/replica_comparison.hpp"
 #include "pipeline/teacher/teacher_endpoint.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
-#include "pipeline/teacher/transport/traffic_counters.hpp"
 
 namespace distilld {
 
@@ -24,43 +24,43 @@ namespace distilld {
 struct Replica {
     std::unique_ptr<TeacherEndpoint> at;
     std::shared_ptr<const TrafficCounters> traffic;
-    bool absent = false;   ///< was not up, or did not pass, or is in doubt: it has to pass the probe first
-    bool joining = false;  ///< a fetch is probing it
-    std::string not_up;    ///< what it said last while the probe waited for it
-    std::optional<FetchError> not_joined;  ///< what came of the last try to join
+    bool absent = false;                   ///< was not up, failed, or is in doubt: it must pass the probe first
+    bool joining = false;                  ///< a fetch is probing it
+    std::string not_up;                    ///< its last error while the probe waited for it
+    std::optional<FetchError> not_joined;  ///< result of the last try to join
 };
 
-/// The endpoints of one teacher: which of them take part, judged by the probe when the run starts, when one joins and
-/// when two are found to differ. On one executor, a strand or with a single thread.
+/// The endpoints of one teacher, and which of them take part. The probe decides that at the start, when an endpoint
+/// joins, and when two differ. On one executor, a strand or with a single thread.
 class Replicas {
   public:
-    /// `options` outlives this.
+    /// `options` must outlive this.
     Replicas(boost::asio::any_io_executor io, const RemoteTeacherOptions& options,
              std::shared_ptr<TeacherSettings> settings);
 
     void add(std::unique_ptr<TeacherEndpoint> endpoint, std::shared_ptr<const TrafficCounters> traffic);
     [[nodiscard]] const std::vector<Replica>& all() const noexcept { return replicas_; }
 
-    /// Asks all at once. When the first has passed, those that are down are not waited for; what was learnt of the
-    /// first in the list that has passed is the run's teacher. Throws operation_aborted when cancelled.
+    /// Probes all endpoints at once. Once one has passed, endpoints that are down are not waited for. The first in the
+    /// list that passed defines the run's teacher. Throws operation_aborted when cancelled.
     boost::asio::awaitable<Result<TeacherInfo>> probe();
-    /// Of the endpoint that the run's teacher was learnt from. After probe().
+    /// The probe of the endpoint that defines the run's teacher. Valid after probe().
     [[nodiscard]] const EndpointProbe& reference() const { return *reference_; }
-    [[nodiscard]] EndpointProbeOptions probe_options(std::chrono::nanoseconds patience) const;
+    [[nodiscard]] EndpointProbeOptions probe_options(std::chrono::nanoseconds timeout) const;
     [[nodiscard]] std::vector<TeacherEndpoint*> taking_part() const;
 
-    /// Lets an endpoint take part that was not up before, or is in doubt; nothing to do for one that does. One caller
-    /// probes it, others wait for what comes of that. Throws operation_aborted when cancelled.
+    /// Probes an absent endpoint, and lets it take part if it passes; does nothing for others. One caller probes, the
+    /// others wait for the result. Throws operation_aborted when cancelled.
     boost::asio::awaitable<FetchResult<void>> join(std::size_t index, std::chrono::nanoseconds deadline);
 
-    /// The replica that is to be asked for the same micro-batch as `asked`, where one is.
+    /// The replica that must answer the same micro-batch as `asked`, for comparison; empty if none.
     [[nodiscard]] std::optional<std::size_t> second_for(std::size_t asked, std::uint64_t micro_batch) const;
-    /// Two replicas that were found to differ take part again when they have passed the probe once more: the one that
-    /// does not answer as the run's teacher did stays out.
+    /// Two differing replicas must pass the probe again; the one that no longer answers like the run's teacher stays
+    /// out.
     void part(const ReplicaDifference& found);
 
   private:
-    using Probed = std::vector<std::optional<FetchResult<EndpointProbe>>>;  // without a value: not known in time
+    using Probed = std::vector<std::optional<FetchResult<EndpointProbe>>>;  // empty: no result in time
 
     [[nodiscard]] static bool passed(const Probed::value_type& one) { return one && *one; }
     void report_waiting(const Probed& probed);
@@ -76,11 +76,11 @@ class Replicas {
     const RemoteTeacherOptions& options_;
     std::shared_ptr<TeacherSettings> settings_;
     std::vector<Replica> replicas_;
-    std::string waiting_for_;                 ///< what was last reported to be waited for
-    std::optional<EndpointProbe> reference_;  ///< what the first endpoint that was up said to the probe
-    std::string reference_name_;              ///< that endpoint
+    std::string waiting_for_;                 ///< last text passed to on_waiting
+    std::optional<EndpointProbe> reference_;  ///< the probe of the endpoint that defines the run's teacher
+    std::string reference_name_;              ///< name of that endpoint
     bool reproducible_ = true;                ///< all answers to the probe were the same
-    Condition joined_;                        ///< a try to join has ended
+    Condition joined_;                        ///< notified when an attempt to join ends
 };
 
 }  // namespace distilld

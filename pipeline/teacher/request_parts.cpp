@@ -23,7 +23,7 @@ bool inside(const RequestPart& part, const TokenBatch& tokens) {
            part.columns <= tokens.columns - part.first_column;
 }
 
-/// Whether the array holds `count` elements for each of the part's positions, or (optional ones) nothing.
+/// Whether the array holds `count` elements per position.
 bool fits(const ArrayView& array, std::size_t positions, std::size_t count) {
     return array.bytes.size() == positions * count * element_size(array.type);
 }
@@ -46,14 +46,14 @@ std::optional<std::string> shape_defect(const AnsweredPart& answered) {
     return std::nullopt;
 }
 
-/// Whether arrays of the two can lie in one.
+/// Whether the arrays of both can be joined.
 bool alike(const TeacherTargets& a, const TeacherTargets& b) {
     const bool ids_alike = a.kind != TeacherTargets::Kind::topk || a.ids.type == b.ids.type;
     return a.kind == b.kind && a.width == b.width && a.values.type == b.values.type && ids_alike &&
            a.tail.bytes.empty() == b.tail.bytes.empty() && a.tail.type == b.tail.type;
 }
 
-/// One array of the joined targets: `bytes_each` a position. Positions without a part stay zero.
+/// One array of the joined targets, with `bytes_each` bytes per position. Positions without a part stay zero.
 class JoinedArray {
   public:
     JoinedArray(const TokenBatch& tokens, std::size_t bytes_each)
@@ -84,7 +84,7 @@ class JoinedArray {
     std::vector<std::byte> bytes_;
 };
 
-/// Which positions have a row. False when a part claims one that another has.
+/// Marks the positions of a part as covered. False if another part already covers one.
 bool cover(std::vector<bool>& covered, const TokenBatch& tokens, const RequestPart& part) {
     for (std::size_t row = part.first_row; row < std::size_t{part.first_row} + part.rows; ++row) {
         for (std::size_t i = 0; i < part.columns; ++i) {

@@ -8,7 +8,7 @@
 
 namespace distilld {
 
-/// A rectangle of a micro-batch's positions (b, t): those for which one request brings the rows.
+/// A rectangle of a micro-batch's positions (b, t) for one request.
 struct RequestPart {
     std::uint32_t first_row = 0;
     std::uint32_t rows = 0;
@@ -18,34 +18,34 @@ struct RequestPart {
     friend bool operator==(const RequestPart&, const RequestPart&) = default;
 };
 
-/// What a server takes in one request; 0 = no limit is known.
+/// Limits of one request; 0 = unknown.
 struct RequestLimits {
     std::uint64_t max_rows = 0;    ///< sequences
-    std::uint64_t max_tokens = 0;  ///< positions, padding among them
+    std::uint64_t max_tokens = 0;  ///< positions, including padding
 };
 
 /// The whole micro-batch.
 [[nodiscard]] RequestPart whole_batch(const TokenBatch& tokens) noexcept;
 
-/// The sequences of a micro-batch in their order, as many a request as the limits allow, each in full width. Fails when
-/// a single sequence is above `max_tokens`.
+/// Splits the sequences of a micro-batch, in order and in full width, into as few requests as the limits allow. Fails
+/// if a single sequence exceeds `max_tokens`.
 [[nodiscard]] Result<std::vector<RequestPart>> split_rows(const TokenBatch& tokens, const RequestLimits& limits);
 
 /// The input ids at the positions of a part, row-major [part.rows, part.columns].
 [[nodiscard]] std::vector<std::int32_t> input_ids_of(const TokenBatch& tokens, const RequestPart& part);
 
-/// How many positions of each of the part's sequences are not padding, [part.rows]; 0 to part.columns.
+/// Positions that are not padding, per sequence of the part: [part.rows], each 0 to part.columns.
 [[nodiscard]] std::vector<std::int32_t> lengths_of(const TokenBatch& tokens, const RequestPart& part);
 
-/// What one request brought.
+/// The answer to one request.
 struct AnsweredPart {
     RequestPart part;
     TeacherTargets targets;  ///< of part.rows × part.columns positions
 };
 
-/// Puts the parts of one micro-batch together. A single part that is the whole batch is passed on as it is; others are
-/// copied into arrays of the batch's shape. Positions that no part has are marked in TeacherTargets::loss_mask. The
-/// parts must not overlap, and agree in kind, width and element types. Errors (ErrorKind::teacher) name the part.
+/// Joins the parts of one micro-batch. A single part for the whole batch is passed on unchanged; others are copied into
+/// arrays of the batch's shape. Missing positions are marked in TeacherTargets::loss_mask. The parts must not overlap,
+/// and agree in kind, width and element types. Errors (ErrorKind::teacher) name the part.
 [[nodiscard]] Result<TeacherTargets> join_targets(const TokenBatch& tokens, std::vector<AnsweredPart> parts);
 
 }  // namespace distilld

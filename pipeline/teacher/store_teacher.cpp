@@ -36,7 +36,7 @@ std::string entries_of(const StoreManifest& manifest) {
     return std::string(to_string(manifest.format)) + " of " + std::to_string(manifest.k) + " entries";
 }
 
-/// Reads where answers are decoded.
+/// Reads rows from the store on the thread that decodes.
 class StoreDecoder final : public EncodedAnswer::Decoder {
   public:
     StoreDecoder(std::shared_ptr<StoreReader> reader, std::shared_ptr<const TokenBatch> tokens)
@@ -134,11 +134,11 @@ class StoreTeacher final : public TeacherSource {
     [[nodiscard]] std::string waiting_text(std::uint64_t missing) const {
         const std::string row = name_ + ": row " + std::to_string(missing);
         if (reader_->has_writer()) {
-            return row + " is not there yet (" + sealed_text() + "); its writer has to go on";
+            return row + " is not there yet (" + sealed_text() + "); its writer must continue";
         }
         const std::uint64_t rows = reader_->manifest().rows;
         const std::uint64_t held = reader_->held_rows();
-        return row + " is missing, and nobody writes this store; " + std::to_string(held) + " of " +
+        return row + " is missing, and no process writes this store; " + std::to_string(held) + " of " +
                std::to_string(rows) + " rows are there: run distilld generate SPEC --store " + name_ +
                " for the other " + std::to_string(rows - held);
     }
@@ -166,12 +166,12 @@ class StoreTeacher final : public TeacherSource {
                 co_return FetchResult<void>();
             }
             const Clock::time_point now = Clock::now();
-            // A writer that mends a shard has its file in place a moment before its line.
+            // A writer that repairs a shard replaces its file shortly before it records the shard.
             if (const auto damage = damage_of(*missing); damage && now - began >= options_.poll) {
                 co_return FetchError{FailureKind::rejected, *damage + kMending, std::nullopt};
             }
             const Clock::duration silent = now - std::max(began, news_);
-            if (silent >= options_.patience) {
+            if (silent >= options_.outage_timeout) {
                 const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(silent).count();
                 co_return FetchError{FailureKind::rejected,
                                      waiting_text(*missing) + "; nothing was sealed for " + std::to_string(seconds) +
@@ -193,7 +193,7 @@ class StoreTeacher final : public TeacherSource {
         }
     }
 
-    /// One of those that wait looks for all.
+    /// One waiting fetch looks for new shards on behalf of all.
     asio::awaitable<Result<void>> look() {
         struct Mark {
             bool& looking;
@@ -214,8 +214,8 @@ class StoreTeacher final : public TeacherSource {
         co_return Result<void>();
     }
 
-    /// Each of those that wait names another row: what was told is old when more rows are sealed, or somebody begins or
-    /// ends writing, not when the text differs.
+    /// Each waiting fetch names another row, so the text always differs. A wait is reported again when more rows are
+    /// sealed, or when a writer starts or stops.
     void tell(std::uint64_t missing, Clock::time_point now) {
         const State state{reader_->sealed_rows(), reader_->has_writer()};
         if (!options_.on_waiting || told_ == state || (told_at_ && now - *told_at_ < options_.repeat)) {
@@ -243,12 +243,12 @@ class StoreTeacher final : public TeacherSource {
     StoreTeacherOptions options_;
     std::string name_;
     Condition changed_;
-    Clock::time_point news_{};    ///< when something was answered or sealed last
-    Clock::time_point looked_{};  ///< when somebody looked for new shards last
+    Clock::time_point news_{};    ///< last answer or sealed shard
+    Clock::time_point looked_{};  ///< last look for new shards
     bool looking_ = false;
-    std::optional<State> told_;  ///< of the store when the wait was told of; nothing: none is told of
+    std::optional<State> told_;  ///< the store at the last report; empty: no wait is reported
     std::optional<Clock::time_point> told_at_;
-    mutable StoreCounters counters_;  ///< of the last look
+    mutable StoreCounters counters_;  ///< cached until more rows are sealed
 };
 
 template <class Value>
@@ -285,7 +285,7 @@ Result<void> check_store(const StoreManifest& manifest, const StoreWish& wish) {
     }
     const bool cut = manifest.format == StoreFormat::topk || manifest.format == StoreFormat::packed;
     if (wish.top_k != 0 && cut && manifest.k != std::min<std::uint64_t>(wish.top_k, manifest.vocabulary)) {
-        return differs("number of entries a token", text(manifest.k), text(wish.top_k), "/teacher/top_k");
+        return differs("number of entries per token", text(manifest.k), text(wish.top_k), "/teacher/top_k");
     }
     return {};
 }

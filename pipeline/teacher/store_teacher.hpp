@@ -13,44 +13,41 @@
 namespace distilld {
 
 struct StoreTeacherOptions {
-    /// How long rows that are not sealed yet are waited for while no shard is sealed.
-    std::chrono::nanoseconds patience = std::chrono::minutes(30);
-    /// Between two looks for new shards, while somebody waits.
+    /// Timeout for unsealed rows while no shard is sealed.
+    std::chrono::nanoseconds outage_timeout = std::chrono::minutes(30);
+    /// Interval between looks for new shards during a wait.
     std::chrono::nanoseconds poll = std::chrono::milliseconds(250);
-    /// So long nothing could be answered before it is said that the run waits.
+    /// Delay before a wait is reported.
     std::chrono::nanoseconds quiet = std::chrono::seconds(2);
-    /// Between the beginnings of two waits that are told of, and between two texts of one.
+    /// Minimum interval between reported waits, and between reports of one.
     std::chrono::nanoseconds repeat = std::chrono::seconds(10);
-    /// Told when a wait begins, and again when its writer has gone on; an empty text says that it is over. On `io`. May
-    /// be empty.
+    /// Called on `io` when a wait begins and when its writer has progressed; an empty text ends it. May be empty.
     std::function<void(const std::string&)> on_waiting;
 };
 
-/// Answers from a store that is complete or that writers are still at: a fetch of rows that are not sealed yet waits
-/// until they are. Only when nothing was sealed for `patience` does it fail (FailureKind::rejected: asking again is of
-/// no use), and so does, at once, a row that is damaged or in a shard whose file has another size than was sealed (the
-/// file is named). A fetch's deadline does not count, since
-/// nobody was asked. `io` runs one thread; `disk` looks for new shards. What the store is of has been checked before
-/// (check_store()).
+/// Answers from a store that is complete or still being written: a fetch waits until its rows are sealed. It fails only
+/// if nothing was sealed for `outage_timeout` (FailureKind::rejected: a retry is useless), or at once for a damaged row
+/// or a shard file of the wrong size (the file is named). Deadlines of fetches are ignored, because no request is sent.
+/// `io` runs one thread; `disk` looks for new shards. The caller has checked the manifest (check_store()).
 [[nodiscard]] std::unique_ptr<TeacherSource> make_store_teacher(boost::asio::any_io_executor io,
                                                                 boost::asio::any_io_executor disk,
                                                                 std::shared_ptr<StoreReader> reader,
                                                                 StoreTeacherOptions options = {});
 
-/// What a student has to find in a store.
+/// What a student requires of a store.
 struct StoreWish {
     std::string dataset_hash;
     std::uint64_t rows = 0;
     std::uint32_t sequence_length = 0;
     std::uint32_t vocabulary = 0;     ///< of the student
-    std::uint32_t top_k = 0;          ///< 0 = as the store has it
-    std::string tokenizer_hash = {};  ///< empty = not known
+    std::uint32_t top_k = 0;          ///< 0 = as in the store
+    std::string tokenizer_hash = {};  ///< empty = unknown
 };
 
-/// Whether the store is of these data; the error (invalid_input) begins with /teacher/store and names both values.
+/// Checks that the store belongs to the data. Errors (invalid_input) begin with /teacher/store and name both values.
 [[nodiscard]] Result<void> check_store(const StoreManifest& manifest, const StoreWish& wish);
 
-/// Of targets that are read from such a store.
+/// Size of the targets that are read from the store.
 [[nodiscard]] AnswerSize stored_answer_size(const StoreManifest& manifest, std::uint32_t rows, std::uint32_t columns);
 
 }  // namespace distilld

@@ -6,18 +6,18 @@
 #include <boost/system/system_error.hpp>
 #include <utility>
 
+#include "net/http_failure.hpp"
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/target_rows.hpp"
 #include "pipeline/teacher/answer_decoding.hpp"
-#include "pipeline/teacher/transport/http_failure.hpp"
 
 namespace distilld {
 namespace asio = boost::asio;
 
 namespace {
 
-/// Largest answer to the probe's three tokens.
+/// Maximum size of an answer to the probe's three tokens.
 constexpr std::uint64_t kProbeAnswerLimit = std::uint64_t{256} << 20U;
 
 /// "2.5 s".
@@ -129,7 +129,7 @@ asio::awaitable<void> TeacherEndpoint::send_one_by_one(Sending& sending) {
             sending.failure = response ? failure_of_status(name_, *response) : response.error();
         }
         if (sending.group != nullptr) {
-            sending.group->cancel();  // the others' answers are of no use
+            sending.group->cancel();  // the other answers are useless now
         }
     }
 }
@@ -146,7 +146,7 @@ asio::awaitable<FetchResult<std::vector<HttpResponse>>> TeacherEndpoint::send_al
         sending.group = &group;
         for (std::size_t i = 0; i < std::min<std::size_t>(at_once, sending.requests.size()); ++i) {
             if (!group.spawn(send_one_by_one(sending))) {
-                break;  // one of them has failed already
+                break;  // a request has already failed
             }
         }
         co_await group.join();

@@ -34,7 +34,7 @@ std::optional<ElementType> element_type(std::string_view dtype) {
     return dtype == "F32" ? std::optional(ElementType::f32) : std::nullopt;
 }
 
-/// Two whole numbers; nothing when it is not that.
+/// The member `name` as two whole numbers; empty if it is anything else.
 std::optional<std::pair<std::uint64_t, std::uint64_t>> pair_of(const json::object& tensor, std::string_view name) {
     const json::value* member = tensor.if_contains(name);
     const json::array* both = member == nullptr ? nullptr : member->if_array();
@@ -65,7 +65,7 @@ Result<TeacherHead> read_tensor(const json::object& tensor, std::span<const std:
     const json::value* dtype = tensor.if_contains("dtype");
     const auto type = dtype != nullptr && dtype->is_string() ? element_type(dtype->get_string()) : std::nullopt;
     if (!type) {
-        return teacher_error("the head's dtype is none of F16, BF16 and F32");
+        return teacher_error("the head's dtype is not F16, BF16 or F32");
     }
     constexpr std::uint64_t kMaxSide = std::numeric_limits<std::int32_t>::max();
     const auto shape = pair_of(tensor, "shape");
@@ -85,7 +85,7 @@ Result<TeacherHead> read_tensor(const json::object& tensor, std::span<const std:
     return head;
 }
 
-/// `count` values from `index` on, widened.
+/// Widens the values from `index` on to f32.
 void widen(const ArrayView& array, std::size_t index, std::span<float> to) {
     for (std::size_t i = 0; i < to.size(); ++i) {
         to[i] = element_as_float(array, index + i);
@@ -106,11 +106,11 @@ Result<TeacherHead> read_head_file(std::span<const std::byte> file, const std::s
                                    std::shared_ptr<const void> owner) {
     std::uint64_t length = 0;
     if (file.size() < sizeof length) {
-        return teacher_error("the head is no safetensors file");
+        return teacher_error("the head is not a safetensors file");
     }
     std::memcpy(&length, file.data(), sizeof length);
     if (length > kMaxHeaderBytes || length > file.size() - sizeof length) {
-        return teacher_error("the head is no safetensors file: its header would have " + std::to_string(length) +
+        return teacher_error("the head is not a safetensors file: its header would have " + std::to_string(length) +
                              " bytes");
     }
     const auto header_bytes = file.subspan(sizeof length, length);
@@ -118,7 +118,7 @@ Result<TeacherHead> read_head_file(std::span<const std::byte> file, const std::s
     const auto header = parse_json_text(text, kMaxDepth);
     const json::object* tensor = header && header->is_object() ? only_tensor(header->get_object()) : nullptr;
     if (tensor == nullptr) {
-        return teacher_error("the head is no safetensors file with one tensor");
+        return teacher_error("the head is not a safetensors file with one tensor");
     }
     auto head = read_tensor(*tensor, file.subspan(sizeof length + length));
     if (!head) {

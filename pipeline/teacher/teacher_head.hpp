@@ -11,13 +11,13 @@
 
 namespace distilld {
 
-/// The head in a safetensors file with one tensor of two dimensions, in F16, BF16 or F32. `sha256` is what the file's
-/// must be; empty = it is not looked at. The result keeps `owner`. Errors say what is wrong with the file. Any thread;
-/// takes a second a gigabyte.
+/// Reads the head from a safetensors file with one two-dimensional tensor in F16, BF16 or F32. `sha256` is the expected
+/// hash; empty = unchecked. The result keeps `owner`. Errors describe the file. Any thread; takes a second per
+/// gigabyte.
 [[nodiscard]] Result<TeacherHead> read_head_file(std::span<const std::byte> file, const std::string& sha256,
                                                  std::shared_ptr<const void> owner);
 
-/// Logits [B, T, V] in f32 of hidden states of a few positions, in plain loops. The error says that the widths differ.
+/// Projects hidden states of a few positions to logits [B, T, V] in f32, in plain loops. Fails if the widths differ.
 [[nodiscard]] Result<TeacherTargets> project_few(const TeacherTargets& hidden, const TeacherHead& head);
 
 }  // namespace distilld

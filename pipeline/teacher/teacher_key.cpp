@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/open_file.hpp"
+#include "base/files/open_file.hpp"
 #include "pipeline/core/teacher_key_root.hpp"
 
 namespace distilld {
@@ -52,7 +52,7 @@ Result<std::string> read_file(const std::string& name) {
     const FileRule below_it{.roots = {folder.string()}};
     const Result<Descriptor> opened = open_file(file, O_RDONLY, 0, &below_it);
     if (!opened && (opened.error().kind == ErrorKind::path_not_allowed || !fs::is_regular_file(file, failed))) {
-        return invalid_input(what + " is no file below the folder of keys");
+        return invalid_input(what + " is not a file below the folder of keys");
     }
     std::string key(kMaxKeyBytes + 1, '\0');
     const ssize_t count = opened ? ::read(opened->get(), key.data(), key.size()) : -1;

@@ -1,173 +1,29 @@
 #include "server/cli/command_line.hpp"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
-#include <boost/json/array.hpp>
-#include <boost/json/value.hpp>
+#include <deque>
 #include <filesystem>
 #include <iterator>
 #include <map>
 #include <span>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 
+#include "api/kinds/text_checks.hpp"
 #include "api/named_paths.hpp"
-#include "api/spec_fields.hpp"
-#include "api/text_checks.hpp"
 #include "base/json_text.hpp"
 #include "distilld_version.hpp"
 #include "server/cli/manual_text.hpp"
-#include "server/cli/serve_options.hpp"
-#include "server/cli/wrong_usage.hpp"
 #include "server/settings/settings_print.hpp"
 #include "server/support/completions.hpp"
-#include "server/support/help_formatter.hpp"
 #include "server/support/man_page.hpp"
 
 namespace distilld::cli {
 namespace {
-
-/// A flag of `run` that stands for a field of the spec. What may be given, and what for, its row of the table says.
-struct SpecFlag {
-    const char* name;
-    const char* pointer;
-    const char* replaces = nullptr;  ///< a field that goes when the flag is given
-    const char* type = "VALUE";      ///< as the help names it; DIR: shells complete folders
-};
-
-/// In the order in which they are laid over the spec.
-constexpr SpecFlag kSpecFlags[] = {
-    {"--teacher-endpoint", "/teacher/endpoints"},
-    {"--parallel", "/training/parallel", nullptr, "{true,false}"},
-    {"--micro-batches", "/training/micro_batches"},
-    {"--batch-size", "/training/batch_size"},
-    {"--max-steps", "/training/max_steps", "/training/epochs"},
-    {"--checkpoint-dir", "/checkpoint/dir", nullptr, "DIR"},
-    {"--timeout", "/teacher/timeout_secs"},
-    {"--output", "/output", nullptr, "DIR"},
-};
-
-/// What was given of them, and with --set.
-struct SpecFlags {
-    std::vector<std::string> sets;
-    bool overwrite = false;
-    std::array<std::vector<std::string>, std::size(kSpecFlags)> words;
-};
-
-const std::string kVersionLine = std::string("distilld ") + kVersion;
-
-CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& description) {
-    CLI::App* command = parent.add_subcommand(name, description);
-    command->set_version_flag("--version", kVersionLine);
-    return command;
-}
-
-/// "/training/micro_batches: micro-batches of one optimizer step (1–65536)", without Markdown.
-std::string help_of(const SpecFlag& flag, const api::SpecField& field) {
-    auto help = std::string(flag.pointer) + ": " + std::string(field.help);
-    if (flag.replaces != nullptr) {
-        help += std::string("; in place of ") + flag.replaces;
-    }
-    help += " (" + field.kind->values() + ")";
-    std::erase(help, '`');
-    return help;
-}
-
-void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
-    CLI::App* run = add_command(app, "run", "Run one job in the foreground");
-    run->add_option("SPEC", command.spec, "job spec, a JSON file; - = stdin")->type_name("FILE")->required();
-    run->add_flag("--resume", command.resume,
-                  "continue from the newest checkpoint, whatever the spec's resume and student.model say");
-    add_set_option(*run, flags.sets);
-    run->add_option("--trace", command.trace_file, "write a Chrome trace of what ran when")->type_name("FILE");
-    run->add_option("--report", command.report_file, "write the figures of the finished run as JSON")
-        ->type_name("FILE");
-    run->add_option("--metrics-listen", command.metrics_listen,
-                    "serve /metrics and /healthz at ADDRESS:PORT while the job runs; port 0 = any free one")
-        ->type_name("ADDRESS:PORT");
-    for (std::size_t i = 0; i < std::size(kSpecFlags); ++i) {
-        const auto& flag = kSpecFlags[i];
-        const auto* field = api::spec_table().field(flag.pointer);
-        auto* option = run->add_option(flag.name, flags.words[i], help_of(flag, *field))
-                           ->allow_extra_args(false)
-                           ->type_name(flag.type)
-                           ->group("Fields of the spec");
-        if (field->kind->shape() != api::FieldShape::list_of_texts) {
-            option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::Throw);
-        }
-    }
-    run->add_flag("--overwrite", flags.overwrite,
-                  "/overwrite: replace the checkpoints and the model of another run in the output folder")
-        ->group("Fields of the spec");
-}
-
-/// What `generate` says of the spec in its own words.
-struct GenerateFlags {
-    RunCommand run;
-    std::string store;
-    std::string format;
-    std::string values;
-    std::vector<std::string> endpoints;
-    std::vector<std::string> sets;
-};
-
-void add_generate(CLI::App& app, GenerateFlags& flags) {
-    CLI::App* generate =
-        add_command(app, "generate", "Write a teacher's answers for a dataset into a store, or continue one");
-    generate
-        ->add_option("SPEC", flags.run.spec,
-                     "job spec, a JSON file (teacher, dataset and the student's tokenizer are used); - = stdin")
-        ->type_name("FILE")
-        ->required();
-    generate->add_option("--store", flags.store, "folder of the store; in place of /teacher/store")->type_name("DIR");
-    const auto names = [](const auto& choices) { return std::vector<std::string>(choices.begin(), choices.end()); };
-    generate->add_option("--format", flags.format, "format of a new store; in place of /teacher/store_format")
-        ->check(CLI::IsMember(names(kStoreFormatChoices)));
-    generate->add_option("--values", flags.values, "precision of a new store; in place of /teacher/store_values")
-        ->check(CLI::IsMember(names(kStoreValuesChoices)));
-    generate
-        ->add_option("--teacher-endpoint", flags.endpoints,
-                     "URL of a teacher; may be repeated; in place of /teacher/endpoints")
-        ->allow_extra_args(false)
-        ->type_name("URL");
-    add_set_option(*generate, flags.sets);
-    generate->add_option("--trace", flags.run.trace_file, "write a Chrome trace of what ran when")->type_name("FILE");
-    generate->add_option("--report", flags.run.report_file, "write the figures of the finished run as JSON")
-        ->type_name("FILE");
-    generate
-        ->add_option("--metrics-listen", flags.run.metrics_listen,
-                     "serve /metrics and /healthz at ADDRESS:PORT while the job runs; port 0 = any free one")
-        ->type_name("ADDRESS:PORT");
-}
-
-/// `run` with the kind generate.
-Result<RunCommand> generate_command(const GenerateFlags& flags) {
-    RunCommand run = flags.run;
-    for (const std::string& text : flags.sets) {
-        auto one = api::parse_override(text);
-        if (!one) {
-            return one.error();
-        }
-        run.overrides.push_back(std::move(*one));
-    }
-    const auto set = [&run](const char* pointer, const boost::json::value& value) {
-        run.overrides.emplace_back(pointer, to_text(value));
-    };
-    set("/kind", name_of(kJobKindNames, JobKind::generate));
-    set("/metrics", boost::json::object());  // of a spec that is for training too
-    if (!flags.endpoints.empty()) {
-        set("/teacher/endpoints", boost::json::array(flags.endpoints.begin(), flags.endpoints.end()));
-    }
-    for (const auto& [pointer, text] :
-         {std::pair{"/teacher/store", &flags.store}, std::pair{"/teacher/store_format", &flags.format},
-          std::pair{"/teacher/store_values", &flags.values}}) {
-        if (!text->empty()) {
-            set(pointer, boost::json::string(*text));
-        }
-    }
-    return run;
-}
 
 void add_teacher(CLI::App& app, TeacherOptions& options) {
     CLI::App* teacher = add_command(app, "teacher", "Serve a model folder as a teacher endpoint");
@@ -192,59 +48,101 @@ void add_completions(CLI::App& app, Shell& shell) {
     add_command(app, "man", "Write the manual page to stdout, as man -l reads it");
 }
 
-/// Whether the words after a flag are of the field's type. Its range, and all of a text, the check of the spec judges,
-/// together with everything else that is wrong.
-Result<void> check_type(const SpecFlag& flag, const api::SpecField& field, const std::string& text) {
-    JobSpec scratch;
-    for (const auto& section : api::spec_table().sections) {
-        if (section.open != nullptr) {
-            section.open(scratch);
+/// The command line of `serve`. CLI11 writes into it, so it must not move while options exist.
+struct ServeFlags {
+    struct Given {
+        std::string name;  ///< dotted name of a setting
+        const CLI::Option* option = nullptr;
+        std::vector<std::string> words;
+        bool boolean = false;
+    };
+    std::string config;
+    bool print_config = false;
+    std::deque<Given> settings;
+};
+
+std::map<std::string, std::string> our_environment() {
+    std::map<std::string, std::string> variables;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+        const std::string_view text(*entry);
+        const auto equals = text.find('=');
+        if (text.starts_with("DISTILLD_") && equals != std::string_view::npos) {
+            variables.emplace(text.substr(0, equals), text.substr(equals + 1));
         }
     }
-    std::vector<api::Violation> violations;
-    const auto value = api::value_of_override(text);
-    field.kind.read(value, scratch, {field.pointer, violations});
-    const bool negative = value.is_int64() && value.get_int64() < 0;  // no field takes one
-    for (const auto& violation : violations) {
-        if (violation.code == "wrong_type" || negative) {
-            return invalid_input(std::string(flag.name) + ": " + violation.pointer + ": " + violation.detail);
-        }
-    }
-    return {};
+    return variables;
 }
 
-/// The overrides in order: --set first, so that the flags of their own win.
-Result<std::vector<api::Override>> overrides_of(const SpecFlags& flags) {
-    std::vector<api::Override> overrides;
-    for (const auto& text : flags.sets) {
-        auto one = api::parse_override(text);
-        if (!one) {
-            return one.error();
-        }
-        overrides.push_back(std::move(*one));
+/// "jobs that run at once (1 to 1024)"
+std::string help_of(const Setting& setting) {
+    const auto shape = setting.kind->shape();
+    const auto type = setting.kind->type_name();
+    auto help = std::string(setting.help);
+    if (shape == api::FieldShape::list_of_texts) {
+        help += "; may be repeated";
+    } else if (!setting.kind->path_use() && setting.kind->plain_values() != type && !type.starts_with('{')) {
+        help += " (" + setting.kind->plain_values() + ")";
     }
-    for (std::size_t i = 0; i < std::size(kSpecFlags); ++i) {
-        const auto& flag = kSpecFlags[i];
-        if (flags.words[i].empty()) {
+    return setting.required.empty() ? help : help + "; must be given, here or otherwise";
+}
+
+void add_flag(CLI::App& serve, const Setting& setting, ServeFlags::Given& given) {
+    const auto name = std::string(setting.flag);
+    const auto shape = setting.kind->shape();
+    CLI::Option* option = nullptr;
+    if (shape == api::FieldShape::boolean) {
+        option = serve.add_flag(name, given.boolean, help_of(setting));
+    } else {
+        option = serve.add_option(name, given.words, help_of(setting))
+                     ->allow_extra_args(false)
+                     ->type_name(setting.kind->type_name());
+        if (shape != api::FieldShape::list_of_texts) {
+            option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+        }
+        const auto initial = setting.kind.show(ServiceSettings{});
+        const auto text = initial.is_string() ? std::string(initial.get_string()) : to_text(initial);
+        if (!text.empty() && shape != api::FieldShape::list_of_texts) {
+            option->default_str(text);
+        }
+    }
+    given.option = option;
+}
+
+void add_serve_options(CLI::App& serve, ServeFlags& flags) {
+    serve
+        .add_option("--config", flags.config,
+                    "TOML file with settings; environment variables DISTILLD_SECTION_NAME and flags take precedence")
+        ->type_name("FILE");
+    serve.add_flag("--print-config", flags.print_config,
+                   "print the effective settings as such a file, with the source of each, and exit");
+    for (const auto& section : settings_table().sections) {
+        for (const auto& setting : section.settings) {
+            if (!setting.flag.empty()) {
+                auto& given = flags.settings.emplace_back();
+                given.name = dotted_name(section, setting);
+                add_flag(serve, setting, given);
+            }
+        }
+    }
+}
+
+/// The settings from file, environment and flags, once the command line is parsed.
+LoadedSettings serve_settings(const ServeFlags& flags) {
+    SettingsInput input;
+    input.file = flags.config;
+    input.environment = our_environment();
+    input.working_directory = std::filesystem::current_path();
+    for (const auto& given : flags.settings) {
+        if (given.option->count() == 0) {
             continue;
         }
-        const auto& field = *api::spec_table().field(flag.pointer);
-        auto text = to_text(field.kind->value_of(flags.words[i]));
-        if (const auto good = check_type(flag, field, text); !good) {
-            return good.error();
-        }
-        overrides.emplace_back(flag.pointer, std::move(text));
-        if (flag.replaces != nullptr) {
-            overrides.emplace_back(flag.replaces, "null");
-        }
+        const bool boolean = settings_table().setting(given.name)->kind->shape() == api::FieldShape::boolean;
+        input.flags[given.name] = boolean ? std::vector<std::string>{given.boolean ? "true" : "false"} : given.words;
     }
-    if (flags.overwrite) {
-        overrides.emplace_back("/overwrite", "true");
-    }
-    return overrides;
+    return load_settings(input);
 }
 
-/// `serve`, or what --print-config prints.
+/// `serve`, or the output of --print-config.
 ParsedLine serve_line(const ServeFlags& flags) {
     ParsedLine line;
     const auto loaded = serve_settings(flags);
@@ -270,6 +168,76 @@ ParsedLine serve_line(const ServeFlags& flags) {
     return line;
 }
 
+/// Adds each command's examples to its help and to the manual page.
+void add_all_examples(CLI::App& app) {
+    for (const auto& [command, lines] : command_examples()) {
+        CLI::App* at = &app;
+        for (const auto& name : command) {
+            at = at->get_subcommand(name);
+        }
+        add_examples(*at, lines);
+    }
+}
+
+/// The first option that the command does not have, with the nearest that it has.
+std::optional<std::string> unknown_option(const CLI::App& command, const std::vector<std::string>& arguments) {
+    std::vector<std::string> known;
+    for (const CLI::Option* option : command.get_options()) {
+        std::ranges::transform(option->get_lnames(), std::back_inserter(known),
+                               [](const std::string& name) { return "--" + name; });
+    }
+    for (const std::string& argument : arguments) {
+        const std::string name = argument.substr(0, argument.find('='));
+        if (name.starts_with("--") && std::ranges::find(known, name) == known.end()) {
+            const auto near = api::closest(name, known);
+            return "there is no option " + api::quote(name) + (near ? "; did you mean '" + *near + "'?" : "");
+        }
+    }
+    return std::nullopt;
+}
+
+/// The error for the first word in a command's place that is not a command; nullopt: there is none.
+std::optional<std::string> unknown_command(const CLI::App& app, const std::vector<std::string>& arguments) {
+    const CLI::App* at = &app;
+    for (const std::string& word : arguments) {
+        const auto commands = at->get_subcommands([](const CLI::App*) { return true; });
+        if (commands.empty() || word.starts_with("-")) {
+            return std::nullopt;
+        }
+        const auto found = std::ranges::find(commands, word, [](const CLI::App* one) { return one->get_name(); });
+        if (found == commands.end()) {
+            std::vector<std::string> names;
+            std::ranges::transform(commands, std::back_inserter(names),
+                                   [](const CLI::App* one) { return one->get_name(); });
+            const std::string program = at == &app ? "distilld" : "distilld " + at->get_name();
+            const auto near = api::closest(word, names);
+            return "there is no command " + api::quote(word) +
+                   (near ? "; did you mean '" + program + " " + *near + "'?" : "; '" + program + " --help' lists them");
+        }
+        at = *found;
+    }
+    return std::nullopt;
+}
+
+/// One line for an error of CLI11, in the terms of the command that was called.
+std::string describe_wrong_usage(const CLI::App& app, const CLI::ParseError& error,
+                                 const std::vector<std::string>& arguments) {
+    const CLI::App* command = &app;
+    std::string program = app.get_name();
+    while (!command->get_subcommands().empty()) {
+        command = command->get_subcommands().front();
+        program += " " + command->get_name();
+    }
+    std::string message = error.what();
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+        message = unknown_option(*command, arguments).value_or(message);
+    } else if (std::string(CLI::RequiredError::Subcommand(1).what()) == message) {
+        message = unknown_option(*command, arguments).value_or("a command is missing");
+    }
+    const std::string help = message.ends_with('?') ? "" : "; '" + program + " --help' shows the usage";
+    return program + ": " + message + help;
+}
+
 ParsedLine usage_error(const std::string& message) {
     ParsedLine line;
     line.exit_code = kWrongUsage;
@@ -282,7 +250,7 @@ ParsedLine usage_error(const std::string& message) {
 ParsedLine parse_command_line(std::vector<std::string> arguments) {
     CLI::App app{"distilld: trains a small student language model to imitate a large teacher", "distilld"};
     app.formatter(make_help_formatter());
-    app.set_version_flag("--version", kVersionLine);
+    app.set_version_flag("--version", std::string("distilld ") + kVersion);
     app.require_subcommand(1);
     app.footer(kExitCodesHelp);
     ServeFlags serve;
@@ -292,20 +260,19 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     JobsCommand jobs;
     HealthcheckCommand healthcheck;
     add_serve_options(*add_command(app, "serve", "Serve the REST API and run the submitted jobs"), serve);
-    add_run(app, run, spec_flags);
+    add_run_options(*add_command(app, "run", "Run one job in the foreground"), run, spec_flags);
     GenerateFlags generate;
-    add_generate(app, generate);
+    add_generate_options(
+        *add_command(app, "generate", "Write a teacher's answers for a dataset into a store, or continue one"),
+        generate);
     add_teacher(app, teacher.options);
-    add_jobs_options(*add_command(app, "jobs", "Submit, list, watch and cancel jobs of a running service"), jobs,
-                     kVersionLine);
+    add_jobs_options(*add_command(app, "jobs", "Submit, list, watch and cancel jobs of a running service"), jobs);
     KeysCommand keys;
-    add_keys_options(*add_command(app, "keys", "Make, list and revoke the keys of a service"), keys, kVersionLine);
+    add_keys_options(*add_command(app, "keys", "Make, list and revoke the keys of a service"), keys);
     StoreCommand store;
-    add_store_options(*add_command(app, "store", "Inspect, verify, export and import stored teacher outputs"), store,
-                      kVersionLine);
+    add_store_options(*add_command(app, "store", "Inspect, verify, export and import stored teacher outputs"), store);
     SpecCommand spec;
-    add_spec_options(*add_command(app, "spec", "Start, check and explain job specs; needs no service"), spec,
-                     kVersionLine);
+    add_spec_options(*add_command(app, "spec", "Draft, check and explain job specs; needs no service"), spec);
     TokenizeCommand tokenize;
     CLI::App* tokenizing =
         add_command(app, "tokenize", "Tokenize standard input: a line of text in, an array of ids out");

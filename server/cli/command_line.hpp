@@ -1,18 +1,14 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "api/spec_overrides.hpp"
-#include "server/cli/connection_options.hpp"
-#include "server/cli/jobs_options.hpp"
-#include "server/cli/keys_options.hpp"
-#include "server/cli/spec_options.hpp"
-#include "server/cli/store_options.hpp"
+#include "server/cli/command_options.hpp"
+#include "server/cli/jobs/connection_options.hpp"
+#include "server/cli/jobs/jobs_options.hpp"
 #include "server/settings/settings_load.hpp"
 #include "server/support/exit_codes.hpp"
 #include "server/teacher/teacher_options.hpp"
@@ -20,16 +16,7 @@
 namespace distilld::cli {
 
 struct ServeCommand {
-    EffectiveSettings effective;  ///< good, and nothing is missing
-};
-
-struct RunCommand {
-    std::string spec;  ///< file, "-" = stdin
-    bool resume = false;
-    std::vector<api::Override> overrides;  ///< of --set and of the other flags, in the order they apply
-    std::string trace_file;
-    std::string report_file;
-    std::string metrics_listen;  ///< ADDRESS:PORT to serve metrics at during the run; empty = nowhere
+    EffectiveSettings effective;  ///< valid and complete
 };
 
 struct TeacherCommand {
@@ -40,16 +27,16 @@ struct HealthcheckCommand {
     ConnectionOptions connection;
 };
 
-/// A line of text in, a JSON array of ids out.
+/// Turns each line of text into a JSON array of ids.
 struct TokenizeCommand {
     std::filesystem::path folder;
-    bool decode = false;  ///< the other way
+    bool decode = false;  ///< the other direction
 };
 
 using Command = std::variant<ServeCommand, RunCommand, TeacherCommand, JobsCommand, KeysCommand, StoreCommand,
                              SpecCommand, TokenizeCommand, HealthcheckCommand>;
 
-/// A command, or what to print in its place.
+/// A command, or what to print instead.
 struct ParsedLine {
     std::optional<Command> command;
     int exit_code = kDone;
@@ -57,7 +44,7 @@ struct ParsedLine {
     std::string err;  ///< one clear error
 };
 
-/// `arguments` without the program's name. Of `serve` the file of settings and the environment are read too.
+/// `arguments` excludes the program's name. For `serve`, also reads the settings file and the environment.
 [[nodiscard]] ParsedLine parse_command_line(std::vector<std::string> arguments);
 
 }  // namespace distilld::cli

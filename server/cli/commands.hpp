@@ -9,20 +9,23 @@
 namespace distilld::cli {
 
 /// Each runs its command to the end and returns the exit code.
-int serve(const ServeCommand& command);
-int run(const RunCommand& command);
-int teacher(const TeacherCommand& command);
-int jobs(const JobsCommand& command);
-int keys(const KeysCommand& command);
-int store(const StoreCommand& command);
-int spec(const SpecCommand& command);
-int tokenize(const TokenizeCommand& command);
-int healthcheck(const HealthcheckCommand& command);
+int execute(const ServeCommand& command);
+int execute(const RunCommand& command);
+int execute(const TeacherCommand& command);
+int execute(const JobsCommand& command);
+int execute(const KeysCommand& command);
+int execute(const StoreCommand& command);
+int execute(const SpecCommand& command);
+int execute(const TokenizeCommand& command);
+int execute(const HealthcheckCommand& command);
 
-/// How the service calls itself for an estimate (server/jobs/estimate_process.hpp). No command for people.
+/// The service starts itself with this for an estimate (server/jobs/checks/estimate_process.hpp). Not for people.
 inline constexpr const char* kEstimateArgument = "answer-estimate";
 
-/// The text of a spec file ("-": stdin), refused above api::kSpecSizeLimit, with blanks in place of its comments.
+/// Writes to stdout and flushes.
+void print(const std::string& text);
+
+/// The text of a spec file ("-": stdin), refused above api::kSpecSizeLimit; comments become blanks.
 Result<std::string> read_spec_text(const std::string& file);
 
 }  // namespace distilld::cli

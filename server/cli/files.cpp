@@ -1,4 +1,5 @@
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,11 @@
 #include "server/cli/commands.hpp"
 
 namespace distilld::cli {
+
+void print(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+}
 
 Result<std::string> read_spec_text(const std::string& file) {
     std::ifstream opened;

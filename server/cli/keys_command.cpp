@@ -20,10 +20,6 @@ int failed(const Error& error) {
     return error.kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
 }
 
-void print(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-}
-
 std::string as_json(const std::vector<ApiKey>& keys) {
     json::array list;
     for (const ApiKey& key : keys) {
@@ -66,16 +62,16 @@ int add(const KeysCommand& command) {
     if (!made) {
         return failed(made.error());
     }
-    // Alone on stdout, so that a script has it; what a person wants to know besides goes to stderr.
+    // Only the key goes to stdout, for scripts; notes for people go to stderr.
     print(made->secret + "\n");
-    std::fprintf(stderr, "%s is the key '%s' (%s). It is shown this once: keep it where others cannot read it.\n",
+    std::fprintf(stderr, "%s is the key '%s' (%s). It is shown only once: keep it where others cannot read it.\n",
                  made->key.id.c_str(), made->key.name.c_str(), to_string(made->key.role));
     return kDone;
 }
 
 }  // namespace
 
-int keys(const KeysCommand& command) {
+int execute(const KeysCommand& command) {
     if (command.action == KeysCommand::Action::add) {
         return add(command);
     }

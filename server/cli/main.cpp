@@ -1,4 +1,4 @@
-// distilld: control plane and command line. Does not link libtorch; what needs it runs in distilld-worker.
+// distilld: control plane and command line. Does not link libtorch; distilld-worker does.
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -6,42 +6,10 @@
 #include <vector>
 
 #include "server/cli/commands.hpp"
-#include "server/jobs/estimate_process.hpp"
+#include "server/jobs/checks/estimate_process.hpp"
 #include "server/protocol/worker_protocol.hpp"
 
-namespace {
-
 using namespace distilld::cli;
-
-int dispatch(const ServeCommand& command) {
-    return serve(command);
-}
-int dispatch(const RunCommand& command) {
-    return run(command);
-}
-int dispatch(const TeacherCommand& command) {
-    return teacher(command);
-}
-int dispatch(const JobsCommand& command) {
-    return jobs(command);
-}
-int dispatch(const KeysCommand& command) {
-    return keys(command);
-}
-int dispatch(const StoreCommand& command) {
-    return store(command);
-}
-int dispatch(const SpecCommand& command) {
-    return spec(command);
-}
-int dispatch(const TokenizeCommand& command) {
-    return tokenize(command);
-}
-int dispatch(const HealthcheckCommand& command) {
-    return healthcheck(command);
-}
-
-}  // namespace
 
 int main(int argc, char** argv) {
     try {
@@ -54,7 +22,7 @@ int main(int argc, char** argv) {
         if (!line.command) {
             return line.exit_code;
         }
-        return std::visit([](const auto& command) { return dispatch(command); }, *line.command);
+        return std::visit([](const auto& command) { return execute(command); }, *line.command);
     } catch (const std::exception& error) {
         std::fprintf(stderr, "distilld: %s\n", error.what());
         return distilld::kFailed;

@@ -1,20 +1,7 @@
 #include "server/cli/manual_text.hpp"
 
-#include <CLI/CLI.hpp>
-#include <string>
-#include <vector>
-
-#include "server/support/command_tree.hpp"
-
 namespace distilld::cli {
-namespace {
-
-struct CommandExamples {
-    std::vector<std::string> command;
-    std::vector<std::string> lines;
-};
-
-const std::vector<CommandExamples>& all_examples() {
+const std::vector<CommandExamples>& command_examples() {
     static const std::vector<CommandExamples> all{
         {{"serve"}, {"distilld serve --data-dir service", "distilld serve --config distilld.toml --print-config"}},
         {{"run"},
@@ -60,18 +47,6 @@ const std::vector<CommandExamples>& all_examples() {
     return all;
 }
 
-}  // namespace
-
-void add_all_examples(CLI::App& app) {
-    for (const auto& [command, lines] : all_examples()) {
-        CLI::App* at = &app;
-        for (const auto& name : command) {
-            at = at->get_subcommand(name);
-        }
-        add_examples(*at, lines);
-    }
-}
-
 ManualSections manual_sections() {
     ManualSections sections;
     sections.see_also = "distilld-worker(1), and the documents in share/doc/distilld";
@@ -79,7 +54,7 @@ ManualSections manual_sections() {
         {"DISTILLD_SERVER", "URL of the service for jobs and healthcheck, if there is no --server"},
         {"DISTILLD_API_KEY", "key for the service, if there is no --api-key-file"},
         {"DISTILLD_API_KEY_FILE", "file with that key, as --api-key-file; it takes precedence over DISTILLD_API_KEY"},
-        {"DISTILLD_CA", "PEM file with authorities to trust besides the system's, as --ca"},
+        {"DISTILLD_CA", "PEM file with authorities to trust in addition to the system's, as --ca"},
         {"DISTILLD_CERTIFICATE, DISTILLD_CERTIFICATE_KEY",
          "PEM files with a client certificate and its key, for a service that asks for one"},
         {"DISTILLD_SECTION_NAME", "a setting of the service, such as DISTILLD_JOBS_SLOTS (docs/settings.md)"},
@@ -93,8 +68,8 @@ ManualSections manual_sections() {
         {"DATA_DIR/logs", "logs of each job's workers"},
         {"DATA_DIR/keys.json, DATA_DIR/audit.jsonl", "keys of the service, and its audit log"},
         {"OUTPUT", "the trained student, a Hugging Face folder"},
-        {"OUTPUT/checkpoints", "checkpoints of the run, unless checkpoint.dir says otherwise"},
-        {"OUTPUT/distilld.json", "which run the student comes from"},
+        {"OUTPUT/checkpoints", "checkpoints of the run, unless checkpoint.dir is set"},
+        {"OUTPUT/distilld.json", "the run that made the student"},
     };
     return sections;
 }

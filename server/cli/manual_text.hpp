@@ -1,17 +1,21 @@
 #pragma once
 
-#include "server/support/man_page.hpp"
+#include <string>
+#include <vector>
 
-namespace CLI {
-class App;
-}
+#include "server/support/man_page.hpp"
 
 namespace distilld::cli {
 
-/// Gives each command of the program its examples, which stand in its help and in the manual page.
-void add_all_examples(CLI::App& app);
+struct CommandExamples {
+    std::vector<std::string> command;  ///< {"jobs", "list"}
+    std::vector<std::string> lines;    ///< as typed
+};
 
-/// What the manual page says beside the commands.
+/// The examples of each command.
+[[nodiscard]] const std::vector<CommandExamples>& command_examples();
+
+/// The text of the manual page besides the commands.
 [[nodiscard]] ManualSections manual_sections();
 
 }  // namespace distilld::cli

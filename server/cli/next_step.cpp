@@ -9,8 +9,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Takes model folders, adapters beside their base and BitNet weights alike; of servers none does. Of an adapter it
-// would take the base's tokenizer, without a chat template that the job has brought.
+// Takes model folders, adapters beside their base, and BitNet weights; no server takes them all. For an adapter it
+// would take the base's tokenizer, without a chat template that the job brought.
 constexpr const char* kPipeline =
     "python3 -c 'import sys, transformers; folder = sys.argv[1]; "
     "print(transformers.pipeline(\"text-generation\", folder, tokenizer=folder)(\"Once upon a time\"))' ";
@@ -19,7 +19,7 @@ constexpr const char* kPipeline =
 
 std::string next_step(const JobSpec& spec, const std::string& output) {
     if (spec.kind == JobKind::generate) {
-        return "the answers are in " + output + " (docs/store.md); a job whose teacher.store is that folder learns " +
+        return "the answers are in " + output + " (docs/store.md); a job with that folder as teacher.store learns " +
                "from them without a teacher";
     }
     const bool adapter = spec.student.lora && !spec.student.lora->merge;

@@ -2,12 +2,12 @@
 
 #include <string>
 
-#include "pipeline/core/job_spec.hpp"
+#include "api/job_spec.hpp"
 
 namespace distilld::cli {
 
-/// One line for the end of a run: where what it has made lies, and a command that uses it. `output` is the folder;
-/// whether a tokenizer lies in it is looked up.
+/// One line for the end of a run: where its result lies, and a command that uses it. `output` is the folder; looks for
+/// a tokenizer in it.
 std::string next_step(const JobSpec& spec, const std::string& output);
 
 }  // namespace distilld::cli

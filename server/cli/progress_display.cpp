@@ -36,7 +36,7 @@ std::string evaluation_line(const EvaluationEvent& evaluation) {
     return text;
 }
 
-/// What the rows have of what was read, where that is told.
+/// The rows' share of the tokens that were read, if known.
 std::string tokens_text(const StartedEvent& started) {
     const std::string used = count_text(static_cast<double>(started.dataset_tokens));
     return used +
@@ -45,7 +45,7 @@ std::string tokens_text(const StartedEvent& started) {
            " tokens";
 }
 
-/// On one line, whatever a student says.
+/// On one line, whatever the student generates.
 std::string quoted(const std::string& text) {
     std::string shown = "\"";
     for (const char c : text) {
@@ -94,7 +94,7 @@ std::string count_text(double count) {
 
 namespace {
 
-/// "rows 1200/10000 (1024 sealed) | 12.3k tok/s | ETA 3m20s", and what each of several teachers does.
+/// "rows 1200/10000 (1024 sealed) | 12.3k tok/s | ETA 3m20s", and the work of each of several teachers.
 std::string generate_line(const ProgressEvent& progress) {
     std::string text = "rows " + std::to_string(progress.step) + "/" + std::to_string(progress.total_steps);
     if (progress.fetch.store) {
@@ -124,9 +124,9 @@ std::string teacher_figures(const FetchCounters& fetch) {
     return text;
 }
 
-/// Of a training run whose answers come from a store, or pass through it.
+/// For a training run with answers from or through a store.
 std::string store_figures(const FetchCounters& fetch) {
-    std::string text = "  answers         " + std::to_string(fetch.requests) + " by way of the store, which has " +
+    std::string text = "  answers         " + std::to_string(fetch.requests) + " through the store, which has " +
                        std::to_string(fetch.store->held_rows) + " of " + counted(fetch.store->rows, "row");
     if (fetch.retries != 0) {
         text += ", " + std::to_string(fetch.retries) + " retried";
@@ -296,7 +296,7 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
         line("interrupted after step " + std::to_string(cancelled->step) +
              (saved ? "; checkpoint: " + cancelled->checkpoint : "; no step was done, no checkpoint written"));
     } else if (std::holds_alternative<FailedEvent>(event)) {
-        finish();  // the message is the caller's to print, on stderr
+        finish();  // the caller prints the message on stderr
     }
 }
 

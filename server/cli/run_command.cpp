@@ -13,7 +13,7 @@
 #include "api/job_spec_json.hpp"
 #include "api/spec_overrides.hpp"
 #include "api/spec_paths.hpp"
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "base/json_fields.hpp"
 #include "base/json_text.hpp"
 #include "base/utf8.hpp"
@@ -22,7 +22,7 @@
 #include "server/cli/metrics_server.hpp"
 #include "server/cli/next_step.hpp"
 #include "server/cli/progress_display.hpp"
-#include "server/jobs/named_files_check.hpp"
+#include "server/jobs/checks/named_files_check.hpp"
 #include "server/supervisor/restarting_worker.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
@@ -35,11 +35,6 @@ namespace asio = boost::asio;
 /// A second interrupt kills, so the first may wait for a large checkpoint.
 constexpr std::chrono::seconds kStopGrace{600};
 
-void print(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-}
-
 void print_error(const std::string& message) {
     std::fprintf(stderr, "distilld: %s\n", to_shown_utf8(message).c_str());
 }
@@ -48,13 +43,8 @@ std::string absolute_text(const std::string& file) {
     return file.empty() ? file : std::filesystem::absolute(file).lexically_normal().string();
 }
 
-struct PreparedJob {
-    WorkerStart start;  ///< as the worker is told it
-    JobSpec spec;
-};
-
-/// Nullopt when the errors have been printed.
-std::optional<PreparedJob> prepare(const RunCommand& command) {
+/// Makes the order for the worker. nullopt when the errors have been printed.
+std::optional<WorkerStart> prepare(const RunCommand& command) {
     auto text = read_spec_text(command.spec);
     if (!text) {
         print_error(text.error().message);
@@ -74,17 +64,17 @@ std::optional<PreparedJob> prepare(const RunCommand& command) {
         return std::nullopt;
     }
     if (const auto missing = check_named_files(*spec, LookInside::no); !missing.violations.empty()) {
-        print_error(command.spec + " names files or folders that are not there:");
+        print_error(command.spec + " names files or folders that do not exist:");
         std::fprintf(stderr, "%s\n", to_shown_utf8(api::describe(missing)).c_str());
         return std::nullopt;
     }
     api::make_paths_absolute(*spec, std::filesystem::current_path());
-    PreparedJob job;
-    job.start.spec_json = api::to_json(*spec);
-    job.start.resume = command.resume;
-    job.start.trace_file = absolute_text(command.trace_file);
-    job.spec = std::move(*spec);
-    return job;
+    WorkerStart start;
+    start.spec_json = api::to_json(*spec);
+    start.resume = command.resume;
+    start.trace_file = absolute_text(command.trace_file);
+    start.spec = std::make_shared<const JobSpec>(*std::move(spec));
+    return start;
 }
 
 /// First interrupt: cancel with a checkpoint. Second: kill.
@@ -122,12 +112,12 @@ class Interrupts {
 
 }  // namespace
 
-int run(const RunCommand& command) {
-    const auto job = prepare(command);
-    if (!job) {
+int execute(const RunCommand& command) {
+    const auto start = prepare(command);
+    if (!start) {
         return kWrongUsage;
     }
-    // Found now, not when hours of training are over.
+    // Checked now, not after hours of training.
     const std::filesystem::path report_folder = std::filesystem::path(command.report_file).parent_path();
     if (!report_folder.empty() && !std::filesystem::is_directory(report_folder)) {
         print_error("--report: there is no folder " + report_folder.string());
@@ -139,7 +129,7 @@ int run(const RunCommand& command) {
     std::unique_ptr<MetricsServer> metrics;
     if (!command.metrics_listen.empty()) {
         auto made =
-            make_metrics_server(context.get_executor(), command.metrics_listen, job->spec.dataset.sequence_length);
+            make_metrics_server(context.get_executor(), command.metrics_listen, start->spec->dataset.sequence_length);
         if (!made) {
             print_error("--metrics-listen: " + made.error().message);
             return made.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
@@ -152,7 +142,7 @@ int run(const RunCommand& command) {
     options.environment = worker_environment();
     options.stop_grace = kStopGrace;
     if (::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0) {
-        // Bar and the worker's words share the screen.
+        // The bar and the worker's output share the screen.
         options.stderr_sink = [&display](const std::string& line) { display.line(line); };
     }
     const auto make_worker = [&context, &options] { return make_worker_process(context.get_executor(), options); };
@@ -182,7 +172,7 @@ int run(const RunCommand& command) {
             metrics->stop();
         }
     };
-    asio::co_spawn(context, process->run(job->start, on_event), asio::bind_cancellation_slot(cancel.slot(), on_end));
+    asio::co_spawn(context, process->run(*start, on_event), asio::bind_cancellation_slot(cancel.slot(), on_end));
     context.run();
 
     display.finish();
@@ -194,7 +184,7 @@ int run(const RunCommand& command) {
         return kFailed;
     }
     if (!last) {
-        print_error("the worker ended without a word");
+        print_error("the worker ended without a result");
         return kFailed;
     }
     if (const auto* failed = std::get_if<FailedEvent>(&*last)) {
@@ -211,7 +201,7 @@ int run(const RunCommand& command) {
             return kFailed;
         }
     }
-    display.line(next_step(job->spec, std::get<FinishedEvent>(*last).output));
+    display.line(next_step(*start->spec, std::get<FinishedEvent>(*last).output));
     return kDone;
 }
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/folder_lock.hpp"
+#include "base/files/folder_lock.hpp"
 #include "distilld_version.hpp"
 #include "pipeline/async/tuple.hpp"
 #include "pipeline/core/teacher_key_root.hpp"
@@ -23,15 +23,15 @@
 #include "server/cli/serve_security.hpp"
 #include "server/cli/service_watchdog.hpp"
 #include "server/http/http_server.hpp"
-#include "server/jobs/estimate_process.hpp"
-#include "server/jobs/job_logs.hpp"
+#include "server/jobs/checks/estimate_process.hpp"
 #include "server/jobs/job_manager.hpp"
-#include "server/jobs/job_metrics.hpp"
-#include "server/jobs/job_routes.hpp"
 #include "server/jobs/logged_worker.hpp"
-#include "server/jobs/metrics_routes.hpp"
-#include "server/jobs/slot_plan.hpp"
-#include "server/jobs/sqlite_job_store.hpp"
+#include "server/jobs/metrics/job_metrics.hpp"
+#include "server/jobs/routes/job_routes.hpp"
+#include "server/jobs/routes/metrics_routes.hpp"
+#include "server/jobs/store/job_logs.hpp"
+#include "server/jobs/store/sqlite_job_store.hpp"
+#include "server/jobs/table/slot_plan.hpp"
 #include "server/openai/file_store.hpp"
 #include "server/openai/openai_routes.hpp"
 #include "server/security/key_file.hpp"
@@ -50,7 +50,7 @@ namespace asio = boost::asio;
 
 constexpr std::chrono::seconds kConnectionGrace{5};
 
-/// A line of the log when the log is for programs: nothing else may stand in it.
+/// If the log is for programs, prints a line of the log, since it may contain nothing else.
 void print_error(const ServiceSettings& settings, const std::string& message) {
     if (settings.log.json) {
         log::error("serve", message);
@@ -59,8 +59,8 @@ void print_error(const ServiceSettings& settings, const std::string& message) {
     }
 }
 
-/// How many connections there are descriptors for. The usual soft limit of 1024 is there for programs that call
-/// select(), which we do not: we take more where we may.
+/// Number of connections that there are descriptors for. Raises the soft limit if allowed: the usual 1024 is for
+/// programs that call select(), which we do not.
 std::uint32_t affordable_connections(std::uint32_t wanted) {
     constexpr rlim_t kOthers = 256;  // store, workers, files
     rlimit limit{};
@@ -84,7 +84,7 @@ WorkerProcessOptions job_worker_options(const JobsSettings& settings) {
     return options;
 }
 
-/// Of the drain timeout: the workers' ends are written, and connections closed, in the rest.
+/// The workers' share of the drain timeout. The rest is for storing their ends and closing connections.
 std::chrono::milliseconds workers_share(std::chrono::milliseconds drain_timeout) {
     return drain_timeout - std::min<std::chrono::milliseconds>(drain_timeout / 4, 2 * kConnectionGrace);
 }
@@ -101,7 +101,7 @@ JobManagerOptions manager_options(const ServiceSettings& settings, std::vector<S
     JobManagerOptions options(settings.jobs);
     options.working_directory = std::filesystem::current_path();
     options.slots = static_cast<std::uint32_t>(slots.size());
-    options.places = std::move(slots);
+    options.slot_layout = std::move(slots);
     options.heartbeat = settings.server.heartbeat;
     options.stop_limit = workers_share(settings.server.drain_timeout);
     return options;
@@ -120,7 +120,7 @@ http::ServerOptions server_options(const ServerSettings& settings) {
     return options;
 }
 
-/// Also without receivers: what waits for those of the last time is dropped. The manager must outlive the sender.
+/// Also made without receivers, to drop what still waits from the last run. The manager must outlive the sender.
 Result<std::unique_ptr<webhooks::WebhookSender>> make_webhooks(const WebhooksSettings& settings,
                                                                const std::filesystem::path& store_file,
                                                                JobManager& manager, JobMetrics& metrics) {
@@ -138,7 +138,9 @@ Result<std::unique_ptr<webhooks::WebhookSender>> make_webhooks(const WebhooksSet
     }
     return webhooks::make_webhook_sender(
         std::move(options), *std::move(outbox), [&manager](std::string id) { return manager.get(std::move(id)); },
-        [&metrics](const char* result) { metrics.webhook_attempt(result); });
+        [&metrics](const char* result) {
+            metrics.update([result](ServiceCounts& counts) { ++counts.webhook_attempts[result]; });
+        });
 }
 
 struct Service {
@@ -147,16 +149,16 @@ struct Service {
     asio::signal_set& signals;
     ServiceWatchdog& watchdog;
     const ServiceNotifier& notifier;
-    asio::steady_timer& drain;  ///< cancelled by its owner when all has ended
+    asio::steady_timer& drain;  ///< its owner cancels it when all has ended
     std::chrono::milliseconds drain_timeout;
     bool secure = false;
 };
 
-/// What hangs then is not ours to mend: a process that cannot be killed, a disk that does not answer. All that was
-/// committed is whole, and the jobs go on at the next start.
+/// We cannot fix what hangs then: a process that cannot be killed, a disk that does not answer. All that was committed
+/// is complete, and the jobs resume at the next start.
 void end_late(const boost::system::error_code& ec) {
     if (!ec) {
-        log::error("serve", "not stopped within the drain timeout: ending as things are");
+        log::error("serve", "not stopped within the drain timeout: ending now");
         std::_Exit(kFailed);
     }
 }
@@ -168,7 +170,7 @@ asio::awaitable<void> run_service(Service service) {
     std::printf("distilld serve: %s\n", listening.c_str());
     std::fflush(stdout);
     service.notifier.send("READY=1\nSTATUS=" + listening);
-    // First signal: an orderly end. Second: out, at once; the workers save their last step by themselves, and their
+    // First signal: an orderly end. Second: exits at once. The workers save their last step by themselves, and their
     // jobs are resumed at the next start.
     co_await service.signals.async_wait(kTuple);
     log::info("serve",
@@ -181,7 +183,8 @@ asio::awaitable<void> run_service(Service service) {
     });
     service.drain.expires_after(service.drain_timeout);
     service.drain.async_wait(end_late);
-    // From here on /readyz says 503 and no job is taken; status and metrics are served until the jobs have stopped.
+    // From here on /readyz answers 503 and no job is accepted; status and metrics are served until the jobs have
+    // stopped.
     co_await service.manager.stop();
     service.signals.cancel();
     service.watchdog.stop();
@@ -190,7 +193,7 @@ asio::awaitable<void> run_service(Service service) {
 
 }  // namespace
 
-int serve(const ServeCommand& command) {
+int execute(const ServeCommand& command) {
     const auto& settings = command.effective.settings;
     log::configure(settings.log.level, settings.log.json);
     for (const auto& warning : command.effective.warnings) {
@@ -209,10 +212,10 @@ int serve(const ServeCommand& command) {
         return kFailed;
     }
     if (!settings.teacher.key_root.empty()) {
-        // Workers inherit it. Before any thread is there.
+        // Workers inherit it. Set before any thread exists.
         ::setenv(kKeyRootVariable, settings.teacher.key_root.c_str(), 1);
     }
-    // Two services on one data folder would run one job twice.
+    // Two services on one data folder would run each job twice.
     const auto lock = FolderLock::try_lock_file(data_dir);
     if (!lock || !*lock) {
         print_error(settings, lock ? "data folder " + data_dir.string() + " is in use by another distilld serve"
@@ -230,14 +233,14 @@ int serve(const ServeCommand& command) {
         print_error(settings, store.error().message);
         return kFailed;
     }
-    const auto metrics = make_job_metrics(JobMetricsOptions{.version = kVersion, .store_file = store_file});
+    const auto metrics = std::make_shared<JobMetrics>(JobMetricsOptions{.version = kVersion, .store_file = store_file});
     auto options = manager_options(settings, *std::move(slots));
-    options.admit = security->admit;
-    options.admit_again = security->admit_again;
+    options.policy = security->policy;
+    options.start_policy = security->start_policy;
     options.files = security->files;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
     auto workers = make_logged_workers(job_worker_options(settings.jobs), logs);
-    const auto manager = make_job_manager(options, std::move(*store), std::move(workers), metrics);
+    const auto manager = std::make_unique<JobManager>(options, std::move(*store), std::move(workers), metrics);
 
     auto files = openai::FileStore::open(store_file, data_dir / kFilesFolder, settings.server.upload_space);
     if (!files) {
@@ -249,7 +252,7 @@ int serve(const ServeCommand& command) {
     estimates.arguments = {kEstimateArgument};
     auto routes = make_job_routes(*manager, metrics, logs,
                                   {.run = make_estimate_processes(std::move(estimates)), .files = security->files},
-                                  security->admit_again);
+                                  security->start_policy);
     for (auto& route :
          openai::make_openai_routes({*manager, *files, data_dir / kOutputsFolder, settings.server.max_upload_size})) {
         routes.push_back(std::move(route));
@@ -272,7 +275,7 @@ int serve(const ServeCommand& command) {
         return server.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
     }
 
-    // Whichever of the two ends with an exception ends the service: there is no half of it worth keeping.
+    // If either of the two ends with an exception, the service ends: half of it is of no use.
     std::exception_ptr failed;
     auto ended = [&](const std::exception_ptr& failure) {
         if (!failure) {
@@ -287,7 +290,7 @@ int serve(const ServeCommand& command) {
     ServiceWatchdog watchdog(context.get_executor(), notifier, [&manager] { return manager->answer(); });
     asio::steady_timer drain(context);
     asio::co_spawn(context, (*server)->run(), [&](const std::exception_ptr& failure) {
-        drain.cancel();  // the last connection is closed
+        drain.cancel();  // the last connection has closed
         ended(failure);
     });
     asio::co_spawn(context, watchdog.run(), ended);

@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "base/join.hpp"
-#include "pipeline/core/host_rule.hpp"
-#include "server/http/doorkeeper.hpp"
+#include "net/host_rule.hpp"
+#include "net/tls_context.hpp"
+#include "server/http/authenticator.hpp"
 #include "server/http/listen_address.hpp"
-#include "server/http/tls_context.hpp"
 #include "server/security/host_check.hpp"
-#include "server/security/key_doorkeeper.hpp"
+#include "server/security/key_authenticator.hpp"
 #include "server/security/path_rule.hpp"
 #include "server/support/log.hpp"
 
@@ -21,8 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// It is in nobody's environment afterwards, nor where the kernel shows ours (/proc/PID/environ): its bytes are
-/// overwritten.
+/// Removes the variable from our environment, and overwrites its bytes, which the kernel shows in /proc/PID/environ.
 std::optional<std::string> taken_from_environment(const char* name) {
     char* value = std::getenv(name);
     if (value == nullptr || *value == '\0') {
@@ -45,13 +44,14 @@ Result<void> check_listen(const SecuritySettings& settings, const std::string& l
         return {};
     }
     if (!settings.insecure) {
-        return invalid_input("--listen " + listen +
-                             " is reached from other machines, and there is no key: make one (distilld keys add NAME "
-                             "--role admin --data-dir " +
-                             data_dir.string() + ", or " + kAdminKeyVariable +
-                             " in the environment), or say --insecure to let whoever reaches the port do everything");
+        return invalid_input(
+            "--listen " + listen +
+            " is reachable from other machines, and there is no key: make one (distilld keys add NAME "
+            "--role admin --data-dir " +
+            data_dir.string() + ", or " + kAdminKeyVariable +
+            " in the environment), or use --insecure to let anyone who reaches the port do everything");
     }
-    log::warn("serve", "there is no key: whoever reaches " + listen + " may do everything (--insecure)");
+    log::warn("serve", "there is no key: anyone who reaches " + listen + " may do everything (--insecure)");
     return {};
 }
 
@@ -67,7 +67,7 @@ Result<std::vector<fs::path>> checked_roots(const std::vector<std::string>& root
     return folders;
 }
 
-std::function<api::SpecViolations(const JobSpec&)> make_admission(PathRuleOptions paths, HostRule hosts) {
+std::function<api::SpecViolations(const JobSpec&)> make_spec_policy(PathRuleOptions paths, HostRule hosts) {
     return [paths = PathRule(std::move(paths)), hosts = std::move(hosts)](const JobSpec& spec) {
         auto found = paths.check(spec);
         for (auto& refused : check_hosts(spec, hosts).violations) {
@@ -103,7 +103,7 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
     }
     ServeSecurity security;
     if (!settings.tls_certificate.empty()) {
-        auto tls = http::make_tls_server_context({settings.tls_certificate, settings.tls_key, settings.tls_client_ca});
+        auto tls = make_tls_server_context({settings.tls_certificate, settings.tls_key, settings.tls_client_ca});
         if (!tls) {
             return tls.error();
         }
@@ -121,17 +121,17 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
     paths.shared = {data_dir / kOutputsFolder};
     security.keys = std::move(*keys);
     security.audit = std::move(*audit);
-    security.admit = make_admission(paths, *hosts);
+    security.policy = make_spec_policy(paths, *hosts);
     const fs::path home = resolved_path(fs::absolute(data_dir)).value_or(data_dir);
     paths.given = {data_dir / kFilesFolder, data_dir / kOutputsFolder, home / kFilesFolder, home / kOutputsFolder};
     security.files = [rule = PathRule(paths)](const JobSpec& spec) { return rule.rule_of(spec); };
-    security.admit_again = make_admission(std::move(paths), *std::move(hosts));
+    security.start_policy = make_spec_policy(std::move(paths), *std::move(hosts));
     return security;
 }
 
 void guard_server(http::ServerOptions& server, const ServeSecurity& security, const SecuritySettings& settings) {
     server.tls = security.tls;
-    server.doorkeeper = make_key_doorkeeper(security.keys, DoorkeeperOptions{settings.metrics_open});
+    server.authenticator = make_key_authenticator(security.keys, AuthenticatorOptions{settings.metrics_open});
     server.auditor = [audit = security.audit](const http::AnswerRecord& answer) {
         audit->write({answer.caller, answer.remote, answer.method, answer.path, answer.status, answer.subject,
                       answer.request_id});

@@ -9,7 +9,7 @@
 
 #include "api/job_spec_json.hpp"
 #include "base/error.hpp"
-#include "base/file_rule.hpp"
+#include "base/files/file_rule.hpp"
 #include "server/http/http_server.hpp"
 #include "server/security/audit_log.hpp"
 #include "server/security/key_ring.hpp"
@@ -17,30 +17,30 @@
 
 namespace distilld::cli {
 
-/// Folders of the data folder: what clients have sent, and the outputs of jobs that name none.
+/// Folders in the data folder: files from clients, and the outputs of jobs that do not name one.
 inline constexpr const char* kFilesFolder = "files";
 inline constexpr const char* kOutputsFolder = "outputs";
 
-/// What `distilld serve` lets people do.
+/// The access rules of `distilld serve`.
 struct ServeSecurity {
     std::shared_ptr<KeyRing> keys;
     std::shared_ptr<AuditLog> audit;
     std::shared_ptr<boost::asio::ssl::context> tls;  ///< none: plain HTTP
-    /// What the operator does not allow of a spec, whose paths are absolute. Any thread; looks at the disk.
-    std::function<api::SpecViolations(const JobSpec&)> admit;
-    /// The same once the job was taken: by then the spec may name what the service has put into it.
-    std::function<api::SpecViolations(const JobSpec&)> admit_again;
-    /// Which files whoever works on such a spec may open; nothing: any.
+    /// What the operator does not allow in a spec with absolute paths. Any thread; looks at the disk.
+    std::function<api::SpecViolations(const JobSpec&)> policy;
+    /// The same after the job was accepted: the spec may then contain paths that the service added.
+    std::function<api::SpecViolations(const JobSpec&)> start_policy;
+    /// Which files may be opened for such a spec; empty: any.
     std::function<std::optional<FileRule>(const JobSpec&)> files;
 };
 
-/// Opens keys and audit log of the data folder. invalid_input: options that cannot be meant so, an address that others
-/// reach although there is no key among them. Before there are threads: it takes the admin's key out of the environment
-/// and puts what workers have to know into it.
+/// Opens keys and audit log of the data folder. invalid_input: contradictory options, or an address that others can
+/// reach although there are no keys. Call before threads exist: it removes the admin's key from the environment and
+/// adds what workers must know.
 [[nodiscard]] Result<ServeSecurity> open_security(const SecuritySettings& settings, const std::string& listen,
                                                   const std::filesystem::path& data_dir);
 
-/// TLS, doorkeeper and auditor of the server.
+/// Sets TLS, authenticator and auditor of the server.
 void guard_server(http::ServerOptions& server, const ServeSecurity& security, const SecuritySettings& settings);
 
 }  // namespace distilld::cli

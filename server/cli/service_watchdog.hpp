@@ -10,18 +10,18 @@
 
 namespace distilld::cli {
 
-/// Says WATCHDOG=1 to systemd as long as the service answers: it runs on the thread that answers requests, and asks the
-/// job manager's thread each time. Each half of the interval it does; when either thread takes longer than the other
-/// half, systemd ends the service. One executor.
+/// Sends WATCHDOG=1 to systemd while the service answers. It runs on the thread that answers requests, and asks the job
+/// manager's thread each time. It does so every half interval; if either thread takes longer than the other half,
+/// systemd ends the service. One executor.
 class ServiceWatchdog {
   public:
-    /// Comes back when the job manager's thread has had a turn.
+    /// Returns when the job manager's thread has had a turn.
     using Ask = std::function<boost::asio::awaitable<void>()>;
 
     ServiceWatchdog(const boost::asio::any_io_executor& executor, ServiceNotifier notifier, Ask ask)
         : notifier_(std::move(notifier)), ask_(std::move(ask)), pause_(executor) {}
 
-    /// Returns after stop(); at once when nobody watches.
+    /// Returns after stop(); at once if nobody watches.
     boost::asio::awaitable<void> run();
     void stop();
 

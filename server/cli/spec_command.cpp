@@ -10,41 +10,33 @@
 #include "api/spec_explain.hpp"
 #include "api/spec_overrides.hpp"
 #include "api/spec_paths.hpp"
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "base/json_text.hpp"
 #include "server/cli/commands.hpp"
 #include "server/estimate/job_estimate.hpp"
-#include "server/jobs/named_files_check.hpp"
+#include "server/jobs/checks/named_files_check.hpp"
 
 namespace distilld::cli {
 namespace {
 
 namespace json = boost::json;
 
-void print(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-}
-
 int fail(const std::string& message) {
     std::fprintf(stderr, "distilld spec: %s\n", message.c_str());
     return kWrongUsage;
 }
 
-/// The spec by itself, and then whether what it names is there.
+/// Checks the spec itself, then whether what it names exists.
 api::SpecViolations violations_of(const api::ParsedSpec& spec) {
     return spec ? check_named_files(*spec, LookInside::yes) : spec.error();
 }
 
 Result<std::string> with_sets(std::string text, const std::vector<std::string>& sets) {
-    std::vector<api::Override> overrides;
-    for (const std::string& set : sets) {
-        auto one = api::parse_override(set);
-        if (!one) {
-            return one.error();
-        }
-        overrides.push_back(std::move(*one));
+    const auto overrides = parse_sets(sets);
+    if (!overrides) {
+        return overrides.error();
     }
-    return overrides.empty() ? Result<std::string>(std::move(text)) : api::apply_overrides(text, overrides);
+    return overrides->empty() ? Result<std::string>(std::move(text)) : api::apply_overrides(text, *overrides);
 }
 
 int check(const SpecCommand& command) {
@@ -94,7 +86,7 @@ int explain(const SpecCommand& command) {
     return kDone;
 }
 
-/// Rows of as many positions as the student has, where that is not too many for a start.
+/// The student's number of positions, unless that is too many for a start.
 std::uint64_t sequence_length_of(const std::string& model) {
     constexpr std::uint64_t kEnough = 512;
     constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{1} << 20U;
@@ -129,9 +121,9 @@ int init(const SpecCommand& command) {
         values["/teacher/top_k"] = 64;
     }
     const auto text = api::starting_spec(api::spec_table(), values);
-    // What it was made of may be wrong.
+    // Its inputs may be wrong.
     if (const auto found = violations_of(api::parse_job_spec(api::without_comments(text))); !found.violations.empty()) {
-        return fail("no valid spec comes of these flags:\n" + api::describe(found));
+        return fail("these flags do not make a valid spec:\n" + api::describe(found));
     }
     print(text);
     return kDone;
@@ -139,7 +131,7 @@ int init(const SpecCommand& command) {
 
 }  // namespace
 
-int spec(const SpecCommand& command) {
+int execute(const SpecCommand& command) {
     switch (command.action) {
         case SpecCommand::Action::init:
             return init(command);

@@ -10,10 +10,9 @@
 #include "base/format.hpp"
 #include "base/json_fields.hpp"
 #include "distilld_version.hpp"
-#include "pipeline/store/store_error.hpp"
+#include "pipeline/store/store_checks.hpp"
 #include "pipeline/store/store_export.hpp"
 #include "pipeline/store/store_reader.hpp"
-#include "pipeline/store/store_verify.hpp"
 #include "server/cli/commands.hpp"
 #include "server/cli/store_import.hpp"
 
@@ -21,10 +20,6 @@ namespace distilld::cli {
 namespace {
 
 namespace json = boost::json;
-
-void print(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-}
 
 int fail(const Error& error) {
     std::fprintf(stderr, "distilld store: %s\n", error.message.c_str());
@@ -37,7 +32,7 @@ std::string line(const char* name, const std::string& text) {
     return padded + text + "\n";
 }
 
-/// Four digits or so.
+/// About four digits.
 std::string short_number(double number) {
     return formatted("%.4g", number);
 }
@@ -52,11 +47,11 @@ std::string size_text(std::uint64_t bytes) {
     return short_number(value) + " " + units[unit];
 }
 
-/// What the command line says of a store, as figures.
+/// The figures of a store for the command line.
 struct Figures {
     std::uint64_t sealed_rows = 0;
     std::uint64_t sealed_shards = 0;
-    std::uint64_t unsealed_rows = 0;  ///< that can be read
+    std::uint64_t unsealed_rows = 0;  ///< readable ones
     bool has_writer = false;
     std::uint64_t tokens = 0;
     std::uint64_t bytes = 0;
@@ -135,13 +130,15 @@ std::string inspection_text(const StoreReader& reader, const Figures& figures, c
                                std::to_string(figures.sealed_shards) + " of " + std::to_string(manifest.shard_count()) +
                                " shards, " + std::to_string(figures.tokens) + " tokens");
     if (figures.unsealed_rows > 0) {
-        text += line("unsealed", std::to_string(figures.unsealed_rows) + " whole rows, which are read like the others");
+        text +=
+            line("unsealed", std::to_string(figures.unsealed_rows) + " whole rows, which can be read like the others");
     }
     if (figures.sealed_rows + figures.unsealed_rows < manifest.rows) {
         const std::string missing = std::to_string(manifest.rows - figures.sealed_rows - figures.unsealed_rows);
-        text += line("missing", missing + (figures.has_writer ? " rows, by what is sealed: a process writes this store"
-                                                              : " rows: distilld generate SPEC --store " +
-                                                                    reader.folder().string() + " adds them"));
+        text += line("missing",
+                     missing + (figures.has_writer ? " rows, not counting unsealed ones: a process writes this store"
+                                                   : " rows: distilld generate SPEC --store " +
+                                                         reader.folder().string() + " adds them"));
     }
     if (figures.tokens > 0) {
         const double saved = static_cast<double>(manifest.vocabulary * 2) / figures.bytes_per_token();
@@ -290,7 +287,7 @@ int import_from(const StoreCommand& command) {
 
 }  // namespace
 
-int store(const StoreCommand& command) {
+int execute(const StoreCommand& command) {
     if (command.action == StoreCommand::Action::inspect) {
         return inspect(command);
     }

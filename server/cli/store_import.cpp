@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "pipeline/core/target_rows.hpp"
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/store/kld_file.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint32_t kDefaultEntries = 64;
 
-/// A line of the dataset: the chunk's tokens, of which those with a row before them are targets.
+/// A line of the dataset: the chunk's tokens. Those with a row before them are targets.
 Result<std::string> line_of(const StoreImport& wanted, const KldFile& file, std::uint32_t chunk) {
     std::string ids;
     std::string labels;
@@ -64,8 +64,8 @@ Result<void> write_dataset(const StoreImport& wanted, const KldFile& file) {
     return written->commit();
 }
 
-/// The answers to one row of the dataset. Positions before the first that the file has carry no loss, and what stands
-/// there means nothing.
+/// The answers to one row of the dataset. Positions before the file's first carry no loss, and their values mean
+/// nothing.
 class Answers {
   public:
     Answers(const KldFile& file, const StoreImport& wanted)
@@ -79,7 +79,7 @@ class Answers {
   private:
     [[nodiscard]] std::uint32_t columns() const { return file_.context() - 1; }
 
-    /// Reads the row of a position; zeros where the file has none.
+    /// Reads the row of a position; zeros if the file has none.
     void read(std::uint32_t chunk, std::uint32_t position, std::span<float> values) const {
         if (position < file_.first_row()) {
             std::fill(values.begin(), values.end(), 0.0F);
@@ -111,7 +111,7 @@ class Answers {
             read(chunk, position, row_);
             if (!reducer.add_row(row_)) {
                 return invalid_input("chunk " + std::to_string(chunk) + ", position " + std::to_string(position) +
-                                     ": its log-probabilities are no numbers");
+                                     ": its log-probabilities are not numbers");
             }
         }
         TeacherTargets targets = reducer.finish();

@@ -11,8 +11,8 @@
 
 namespace distilld::cli {
 
-/// Becomes the worker: signals, exit code and process id are its own, with nothing in between.
-int teacher(const TeacherCommand& command) {
+/// Becomes the worker: signals, exit code and process id are the worker's own.
+int execute(const TeacherCommand& command) {
     for (const auto& setting : worker_environment()) {
         const auto equals = setting.find('=');
         ::setenv(setting.substr(0, equals).c_str(), setting.substr(equals + 1).c_str(), 1);

@@ -4,11 +4,10 @@
 
 namespace distilld::cli {
 
-/// Columns of a terminal, asked anew for each line that is drawn, for its window may have changed; empty: there is no
-/// terminal.
+/// Columns of a terminal, asked for each line because its window may change; empty: not a terminal.
 using TerminalWidth = std::function<unsigned()>;
 
-/// Of the one that stdout is.
+/// For stdout.
 [[nodiscard]] TerminalWidth terminal_width();
 
 }  // namespace distilld::cli

@@ -27,7 +27,7 @@ std::string encoded(const Tokenizer& tokenizer, const std::string& line) {
     return text + "]";
 }
 
-/// Of a JSON array of ids.
+/// Decodes a JSON array of ids.
 Result<std::string> decoded(const Tokenizer& tokenizer, const std::string& line) {
     const auto value = parse_json_text(line, kMaxDepth);
     std::vector<std::int32_t> ids;
@@ -39,14 +39,14 @@ Result<std::string> decoded(const Tokenizer& tokenizer, const std::string& line)
         }
     }
     if (!good) {
-        return invalid_input("is no JSON array of ids from 0 to " + std::to_string(tokenizer.vocabulary_size() - 1));
+        return invalid_input("is not a JSON array of ids from 0 to " + std::to_string(tokenizer.vocabulary_size() - 1));
     }
     return tokenizer.decode(ids);
 }
 
 }  // namespace
 
-int tokenize(const TokenizeCommand& command) {
+int execute(const TokenizeCommand& command) {
     const Result<std::unique_ptr<Tokenizer>> tokenizer = load_tokenizer(command.folder);
     if (!tokenizer) {
         return fail(tokenizer.error().message);
@@ -65,7 +65,7 @@ int tokenize(const TokenizeCommand& command) {
             std::cout.flush();
             return fail("line " + std::to_string(number) + " " + text.error().message);
         }
-        // Who writes line by line reads line by line.
+        // A client that writes line by line also reads line by line.
         if (std::cin.rdbuf()->in_avail() <= 0 && !std::cout.flush()) {
             break;
         }

@@ -1,21 +1,12 @@
 #include "server/estimate/estimate_inputs.hpp"
 
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <utility>
 
+#include "base/cores.hpp"
 #include "models/families/student_config.hpp"
 
 namespace distilld {
-namespace {
-
-std::string cpuinfo() {
-    std::ifstream file("/proc/cpuinfo");
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
-}  // namespace
 
 EstimateInputs read_estimate_inputs(const JobSpec& spec, JobInspection inspection, std::vector<std::string>& notes) {
     EstimateInputs inputs;
@@ -25,11 +16,11 @@ EstimateInputs read_estimate_inputs(const JobSpec& spec, JobInspection inspectio
     inputs.bf16 = multiplies_bf16(cpuinfo()) || spec.student.device.starts_with("cuda");
     inputs.student = std::move(inspection.student);
     inputs.rows = inspection.rows;
-    if (spec.teacher && !spec.teacher->model_dir.empty()) {
-        if (auto config = models::read_model_config(spec.teacher->model_dir)) {
+    if (const TeacherSpec* teacher = spec.teacher(); teacher != nullptr && !teacher->model_dir.empty()) {
+        if (auto config = models::read_model_config(teacher->model_dir)) {
             inputs.local_teacher = std::move(*config);
         } else {
-            notes.push_back("memory: without the teacher's: " + config.error().message);
+            notes.push_back("memory: without that of the teacher: " + config.error().message);
         }
     }
     const bool by_rows =
@@ -54,24 +45,6 @@ std::string shape_key(const JobSpec& spec) {
         << spec.student.device << ' ' << (spec.student.lora ? spec.student.lora->r : 0) << ' '
         << static_cast<int>(spec.student.quantization) << ' ' << spec.training.gradient_checkpointing;
     return key.str();
-}
-
-bool multiplies_bf16(const std::string& cpuinfo) {
-    const auto begin = cpuinfo.find("\nflags");
-    if (begin == std::string::npos) {
-        return false;
-    }
-    std::istringstream flags(cpuinfo.substr(begin + 1, cpuinfo.find('\n', begin + 1) - begin - 1));
-    bool tiles = false;
-    bool of_tiles = false;
-    for (std::string flag; flags >> flag;) {
-        if (flag == "avx512_bf16") {
-            return true;
-        }
-        tiles = tiles || flag == "amx_tile";
-        of_tiles = of_tiles || flag == "amx_bf16";
-    }
-    return tiles && of_tiles;
 }
 
 }  // namespace distilld

@@ -8,16 +8,13 @@
 
 namespace distilld {
 
-/// What estimate_run() wants to know, from what was found out about the job, the machine and the teacher's folder. What
-/// is not known is left out, and `notes` says why.
+/// The inputs of estimate_run(), from the job, the machine and the teacher's folder. Unknown inputs are left out, with
+/// a note in `notes`.
 [[nodiscard]] EstimateInputs read_estimate_inputs(const JobSpec& spec, JobInspection inspection,
                                                   std::vector<std::string>& notes);
 
-/// What two runs of one student have in common, dtype, precision of the weights and machine aside; empty: it is not
-/// known.
+/// A key that runs of the same student share, regardless of dtype, precision of the weights and machine; empty:
+/// unknown.
 [[nodiscard]] std::string shape_key(const JobSpec& spec);
-
-/// The machine multiplies bf16, so that "auto" takes it (docs/tuning.md).
-[[nodiscard]] bool multiplies_bf16(const std::string& cpuinfo);
 
 }  // namespace distilld

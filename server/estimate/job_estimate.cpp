@@ -39,7 +39,7 @@ void add_seconds(const JobSpec& spec, const std::vector<MeasuredRun>& others, Ru
                         " with this student: " + std::to_string(std::llround(*middle)) + " tokens per second";
 }
 
-/// A run in which no weight can change, told before it starts where its steps are known.
+/// Finds a run in which no weight can change. The number of steps must be known.
 void check_learning(const JobSpec& spec, const RunEstimate& estimate, std::vector<api::Violation>& violations) {
     if (!estimate.steps) {
         return;
@@ -70,19 +70,13 @@ JudgedJob judge_job(const JobSpec& spec) {
 boost::json::object estimate_job(const EstimateRequest& request) {
     auto spec = api::parse_job_spec(request.spec_json);
     if (!spec) {
-        return to_json_object(RunEstimate{});  // it has been judged valid: not reached
+        return to_json_object(RunEstimate{});  // not reached: the spec has been validated
     }
-    spec->training.threads = 1;  // jobs run on the others
-    // The environment of a worker, with the keys of teachers, is not here.
-    const auto forget_keys = [](TeacherSpec& teacher) {
+    spec->training.threads = 1;  // jobs run on the other cores
+    // This process lacks a worker's environment with the keys of teachers.
+    for (auto& [name, teacher] : spec->teachers) {
         teacher.api_key_env.clear();
         teacher.api_key_file.clear();
-    };
-    if (spec->teacher) {
-        forget_keys(*spec->teacher);
-    }
-    for (auto& [name, teacher] : spec->teachers) {
-        forget_keys(teacher);
     }
     JudgedJob judged = judge_job(*spec);
     add_seconds(*spec, request.others, judged.estimate);

@@ -5,25 +5,25 @@
 #include <string>
 #include <vector>
 
-#include "api/violation.hpp"
+#include "api/job_spec.hpp"
+#include "api/kinds/violation.hpp"
 #include "base/describes.hpp"
-#include "base/file_rule.hpp"
-#include "pipeline/core/job_spec.hpp"
+#include "base/files/file_rule.hpp"
 #include "server/estimate/run_estimate.hpp"
 
 namespace distilld {
 
-/// Another training job, and how fast it was.
+/// Another training job and its speed.
 struct MeasuredRun {
     std::string spec_json;  ///< resolved
-    std::string dtype;      ///< in force
+    std::string dtype;      ///< effective
     double tokens_per_second = 0;
 };
 
-/// What an estimate is made of; it travels to the process that makes it (server/jobs/estimate_process.hpp).
+/// Inputs of an estimate, for the process that computes it (server/jobs/checks/estimate_process.hpp).
 struct EstimateRequest {
     std::string spec_json;            ///< resolved
-    std::optional<FileRule> files{};  ///< which files may be opened for it; nothing: any
+    std::optional<FileRule> files{};  ///< files that the estimate may open; nullopt: any
     std::vector<MeasuredRun> others{};
 };
 
@@ -41,19 +41,19 @@ void describe(Visitor& v, T& request) {
     v("others", request.others);
 }
 
-/// What can be said of a job before it runs.
+/// The estimate of a job.
 struct JudgedJob {
     RunEstimate estimate;                    ///< without `seconds`
-    std::vector<api::Violation> violations;  ///< what a run would refuse in its first second
+    std::vector<api::Violation> violations;  ///< violations that a run would find in its first second
     std::vector<std::string> not_checked;
 };
 
-/// Of a spec that is valid, with absolute paths, whose files are there. Reads the student's folder, the beginning of
-/// the data and the output folder. Blocks, for as long as a tokenizer takes.
+/// For a valid spec with absolute paths to existing files. Reads the student's folder, the beginning of the data and
+/// the output folder. Blocks as long as loading a tokenizer takes.
 [[nodiscard]] JudgedJob judge_job(const JobSpec& spec);
 
-/// The "estimate" of a dry run's answer, with "not_checked" and "violations" as members; `seconds` is the median of
-/// those that trained a student of this shape in this dtype. Blocks.
+/// The "estimate" in the answer to a dry run, with "not_checked" and "violations" as members. `seconds` follows from
+/// the median speed of the runs that trained a student of this shape in this dtype. Blocks.
 [[nodiscard]] boost::json::object estimate_job(const EstimateRequest& request);
 
 }  // namespace distilld

@@ -10,7 +10,7 @@
 #include "models/families/module_names.hpp"
 #include "models/families/student_config.hpp"
 #include "pipeline/core/teacher_name.hpp"
-#include "pipeline/data/line_blocks.hpp"
+#include "pipeline/data/lines/line_blocks.hpp"
 #include "pipeline/data/tokenizer_choice.hpp"
 #include "pipeline/store/manifest.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
@@ -22,7 +22,7 @@
 namespace distilld {
 namespace {
 
-/// Whether `text` is a field's pointer, or goes on from one.
+/// Whether `text` is a field's pointer or continues one.
 bool names_field(std::string_view text) {
     return std::ranges::any_of(api::spec_table().fields, [text](const api::SpecField& field) {
         const auto rest = text.substr(std::min(text.size(), field.pointer.size()));
@@ -42,9 +42,6 @@ class Inspector {
         if (spec_.kind == JobKind::train) {
             check_folders();
         }
-        if (spec_.teacher) {
-            check_teacher(*spec_.teacher, "");
-        }
         for (const auto& [name, teacher] : spec_.teachers) {
             check_teacher(teacher, name);
         }
@@ -52,7 +49,7 @@ class Inspector {
     }
 
   private:
-    /// The field is that which the message begins with, or else `field`.
+    /// Reports the field at the beginning of the message, or else `field`.
     void violate(std::string_view field, const Error& error) {
         const auto end = error.message.find(": ");
         const auto begin = error.message.substr(0, end);
@@ -84,7 +81,7 @@ class Inspector {
         }
     }
 
-    /// An adapter that is trained further knows its modules.
+    /// An existing adapter defines its own modules.
     [[nodiscard]] Result<void> check_modules(const models::ModelConfig& config) const {
         const StudentSpec& student = spec_.student;
         if (student.lora && !models::is_adapter_folder(student.model)) {
@@ -105,7 +102,7 @@ class Inspector {
 
     void check_data() {
         if (spec_.kind == JobKind::train && !found_.student) {
-            return;  // what is wrong with it has been said
+            return;  // its violations have been reported
         }
         const auto vocabulary =
             found_.student ? Result<std::uint32_t>(static_cast<std::uint32_t>(found_.student->decoder.vocab_size))
@@ -125,7 +122,7 @@ class Inspector {
         }
     }
 
-    /// Nothing where not all was read.
+    /// nullopt if not all rows were read.
     std::optional<std::uint64_t> rows_of(const TokenizerChoice& choice, std::uint32_t vocabulary,
                                          const std::string& field, const std::vector<std::string>& files) {
         constexpr std::uint64_t kBlocks = kMaxInspectedData / LineBlocks::kBlockBytes;
@@ -134,14 +131,14 @@ class Inspector {
         const auto count = [](const auto& loaded) {
             return loaded ? Result<std::uint64_t>((*loaded)->row_count()) : Result<std::uint64_t>(loaded.error());
         };
-        const Result<std::uint64_t> rows = spec_.teachers.empty()
-                                               ? count(load_rows(reading, field, files))
-                                               : count(load_mixed_rows(reading, field, files, field == "train"));
+        const Result<std::uint64_t> rows = spec_.names_teachers()
+                                               ? count(load_mixed_rows(reading, field, files, field == "train"))
+                                               : count(load_rows(reading, field, files));
         if (rows) {
             return *rows;
         }
         if (rows.error().kind == ErrorKind::cancelled) {
-            found_.not_checked.push_back("dataset." + field + " behind its first " +
+            found_.not_checked.push_back("dataset." + field + " after its first " +
                                          std::to_string(kMaxInspectedData >> 20U) + " MiB");
         } else {
             violate("/dataset/" + field, rows.error());
@@ -151,7 +148,7 @@ class Inspector {
 
     void check_folders() {
         if (const auto ours = check_output(spec_.output, spec_, std::nullopt); !ours) {
-            return violate("/output", ours.error());  // what lies in it is of that run too
+            return violate("/output", ours.error());  // its contents belong to that run, too
         }
         if (const auto ours = check_checkpoints(checkpoint_store(spec_), spec_); !ours) {
             violate(spec_.checkpoint.dir.empty() ? "/output" : "/checkpoint/dir", ours.error());
@@ -161,9 +158,7 @@ class Inspector {
     void check_teacher(const TeacherSpec& teacher, const std::string& name) {
         const std::string field = name.empty() ? "teacher" : "teachers." + name;
         const auto refuse = [&](std::string_view pointer, Error error) {
-            if (!name.empty()) {
-                error.message = of_named_teacher(std::move(error.message), name);
-            }
+            error.message = of_named_teacher(std::move(error.message), name);
             violate(pointer, error);
         };
         if (!teacher.endpoints.empty()) {

@@ -17,13 +17,13 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::uint64_t kMaster = 4;  ///< bytes of a master, a gradient, a moment
-/// What a worker takes that trains next to nothing: measured (tests/e2e/test_dry_run.py).
+constexpr std::uint64_t kMaster = 4;  ///< bytes per element of a master, gradient or moment
+/// Memory of a worker that trains almost nothing; measured (tests/e2e/test_dry_run.py).
 constexpr std::uint64_t kRuntimeBytes = std::uint64_t{150} << 20;
 struct Counts {
     std::uint64_t frozen = 0;
     std::uint64_t trained = 0;
-    std::uint64_t trained_tables = 0;  ///< of these the embedding's
+    std::uint64_t trained_tables = 0;  ///< of those, in the embedding
 };
 
 bool is_target(const LoraSpec& lora, const std::string& name) {
@@ -46,7 +46,7 @@ Counts counts_of(const JobSpec& spec, const models::NetworkShape& shape) {
     return counts;
 }
 
-/// What backward needs of forward, and the loss.
+/// What backward keeps from forward, and the loss.
 std::uint64_t activation_bytes(const JobSpec& spec, const models::DecoderConfig& decoder, std::uint64_t positions,
                                std::uint64_t element) {
     const auto hidden = static_cast<std::uint64_t>(decoder.hidden_size);
@@ -54,8 +54,8 @@ std::uint64_t activation_bytes(const JobSpec& spec, const models::DecoderConfig&
     const auto queries = static_cast<std::uint64_t>(decoder.num_attention_heads * decoder.head_dim);
     const auto keys = static_cast<std::uint64_t>(decoder.num_key_value_heads * decoder.head_dim);
     const auto layers = static_cast<std::uint64_t>(decoder.num_hidden_layers);
-    // Of a layer: what goes into and comes out of its norms; queries and keys before and behind the rotation, values,
-    // what attention makes of them; what goes into, through and out of the activation.
+    // Per layer: inputs and outputs of its norms; queries and keys before and after rotation, values and the result of
+    // attention; inputs, intermediates and outputs of the activation.
     const std::uint64_t layer = 5 * hidden + 3 * queries + 4 * keys + (decoder.gated_mlp ? 4 : 2) * inner;
     std::uint64_t kept = layers * layer;
     if (spec.training.gradient_checkpointing) {
@@ -64,7 +64,7 @@ std::uint64_t activation_bytes(const JobSpec& spec, const models::DecoderConfig&
     const auto vocabulary = static_cast<std::uint64_t>(decoder.vocab_size);
     const auto most = static_cast<std::uint64_t>(models::loss_chunk_rows(decoder.vocab_size));
     const std::uint64_t loss = std::min(positions, most) * vocabulary * kMaster;
-    // The logits, which become their gradient, and as much again for teacher's targets and blocks of both.
+    // The logits, which become their gradient, and the same again for the teacher's targets and blocks of both.
     return saturating_sum(saturating_product(element * positions, kept + 3 * hidden), 2 * loss);
 }
 
@@ -77,7 +77,7 @@ std::uint64_t answer_bytes(const TeacherSpec& teacher, const models::DecoderConf
 }
 
 std::uint64_t window_bytes(const TeacherSpec& teacher, std::uint64_t answer) {
-    // Those under way, as many that wait, and the one in each stage behind.
+    // Requests in flight, as many waiting answers, and one answer in each later stage.
     const std::uint64_t answers = teacher.window > 0 ? teacher.window : 2ULL * teacher.max_concurrent.limit;
     return saturating_sum(std::min(saturating_product(answers, answer), teacher.window_bytes),
                           saturating_product(3, answer));
@@ -86,15 +86,13 @@ std::uint64_t window_bytes(const TeacherSpec& teacher, std::uint64_t answer) {
 std::uint64_t teacher_bytes(const JobSpec& spec, const EstimateInputs& inputs, std::uint64_t positions) {
     const auto& student = inputs.student->decoder;
     std::uint64_t bytes = 0;
-    if (spec.teacher) {
-        bytes = window_bytes(*spec.teacher, answer_bytes(*spec.teacher, student, positions));
-    }
     for (const auto& [name, teacher] : spec.teachers) {
         bytes = saturating_sum(bytes, window_bytes(teacher, answer_bytes(teacher, student, positions)));
     }
     if (inputs.local_teacher) {
-        const bool fp32 = spec.teacher && (spec.teacher->dtype == Dtype::fp32 ||
-                                           (spec.teacher->dtype == Dtype::auto_select && !inputs.bf16));
+        const TeacherSpec* teacher = spec.teacher();
+        const bool fp32 = teacher != nullptr &&
+                          (teacher->dtype == Dtype::fp32 || (teacher->dtype == Dtype::auto_select && !inputs.bf16));
         bytes = saturating_sum(bytes, models::network_shape(*inputs.local_teacher).parameters() * (fp32 ? 4 : 2));
     }
     return bytes;
@@ -106,7 +104,7 @@ MemoryEstimate memory_of(const JobSpec& spec, const EstimateInputs& inputs, cons
     const std::uint64_t positions =
         std::uint64_t{spec.training.batch_size} * std::max<std::uint64_t>(1, spec.dataset.sequence_length);
     MemoryEstimate memory;
-    // What is frozen lies there once; of what learns forward makes a copy in 16 bits and keeps it for backward.
+    // Frozen weights exist once. For trained ones forward makes a 16-bit copy, which backward keeps.
     memory.weights = counts.frozen * element + counts.trained * (kMaster + (bf16 ? 2 : 0));
     memory.gradients = counts.trained * kMaster;
     memory.optimizer = models::optimizer_state_bytes(spec.training, counts.trained, counts.trained_tables);
@@ -116,7 +114,7 @@ MemoryEstimate memory_of(const JobSpec& spec, const EstimateInputs& inputs, cons
     return memory;
 }
 
-/// Sequences of a step, cut in whatever way; nothing: it depends on the memory, or on rows that are not known.
+/// Sequences per step, however it is split; nullopt if that depends on the memory or on an unknown number of rows.
 std::optional<std::uint64_t> sequences_of_step(const TrainingSpec& training, const std::optional<std::uint64_t>& rows) {
     const BatchWish wish = wish_of(training, rows.value_or(0));
     if (wish.micro_batches == 0 && !rows) {
@@ -164,7 +162,7 @@ json::value or_null(const std::optional<T>& value) {
 RunEstimate estimate_run(const JobSpec& spec, const EstimateInputs& inputs) {
     RunEstimate estimate;
     if (spec.kind == JobKind::generate) {
-        estimate.notes.emplace_back("a generate job trains nothing: it takes the time of its teacher");
+        estimate.notes.emplace_back("a generate job trains nothing: its teacher sets the time");
         return estimate;
     }
     estimate_length(spec, inputs, estimate);

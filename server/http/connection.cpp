@@ -6,7 +6,7 @@ namespace distilld::http {
 namespace {
 
 constexpr std::size_t kMaxBufferBytes = 256U << 10;
-/// A transfer may take its base time and what this rate needs for its size.
+/// A transfer may take kTransferBase plus the time for its size at this rate.
 constexpr std::uint64_t kMinBytesPerSecond = 64U << 10;
 constexpr std::chrono::seconds kTransferBase{30};
 

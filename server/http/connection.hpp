@@ -10,20 +10,20 @@
 
 namespace distilld::http {
 
-/// The socket of one session and what the parts of the session share about it.
+/// The socket of one session and the state that the parts of the session share about it.
 struct Connection {
-    /// `tls`: none = plain.
+    /// `tls`: null = plain.
     explicit Connection(boost::asio::ip::tcp::socket socket, boost::asio::ssl::context* tls = nullptr);
 
-    /// How long `bytes` may take.
+    /// The time allowed for a transfer of `bytes`.
     [[nodiscard]] static std::chrono::seconds transfer_time(std::uint64_t bytes);
-    /// For what follows: as long as `bytes` may take. A slow peer is fine, a stuck one is not.
+    /// Sets the deadline for a transfer of `bytes` from now on. A slow peer passes, a stuck one does not.
     void allow_transfer(std::uint64_t bytes);
 
-    net::ByteStream stream;
-    boost::beast::flat_buffer buffer;  ///< received and not used yet
+    ByteStream stream;
+    boost::beast::flat_buffer buffer;  ///< received but not used yet
     std::string remote;                ///< address of the peer
-    bool idle = true;                  ///< no request has been read that waits for its answer
+    bool idle = true;                  ///< no request is waiting for its answer
 };
 
 }  // namespace distilld::http

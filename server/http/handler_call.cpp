@@ -8,23 +8,23 @@
 
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/failure_message.hpp"
-#include "server/http/peer_watch.hpp"
 #include "server/http/reply.hpp"
+#include "server/http/watches.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld::http {
 namespace {
 
 namespace asio = boost::asio;
-using Answer = std::optional<api::Response>;  // nothing: too late
+using Answer = std::optional<http::Response>;  // nullopt: deadline passed
 
-/// Starts the handler inside a coroutine, so that one which throws before its first suspension is caught alike.
-asio::awaitable<api::Response> invoke(const Route& route, api::Request request) {
+/// Starts the handler inside a coroutine, so that an exception before its first suspension is caught too.
+asio::awaitable<http::Response> invoke(const Route& route, http::Request request) {
     co_return co_await route.handler(std::move(request));
 }
 
-/// Nothing: the client has gone.
-asio::awaitable<std::optional<Answer>> invoke_in_time(Connection& connection, const Route& route, api::Request request,
+/// nullopt: the client has left.
+asio::awaitable<std::optional<Answer>> invoke_in_time(Connection& connection, const Route& route, http::Request request,
                                                       std::chrono::seconds deadline) {
     auto answering = with_deadline(invoke(route, std::move(request)), deadline);
     if (!route.only_for_client) {
@@ -40,9 +40,9 @@ void log_failure(const std::string& label, const std::exception_ptr& failure) {
 
 }  // namespace
 
-asio::awaitable<std::optional<api::Response>> call_handler(Connection& connection, const Route& route,
-                                                           api::Request request, std::chrono::seconds deadline,
-                                                           std::string label) {
+asio::awaitable<std::optional<http::Response>> call_handler(Connection& connection, const Route& route,
+                                                            http::Request request, std::chrono::seconds deadline,
+                                                            std::string label) {
     connection.stream.expires_never();
     std::optional<Answer> outcome;
     std::exception_ptr failure;
@@ -64,7 +64,7 @@ asio::awaitable<std::optional<api::Response>> call_handler(Connection& connectio
     }
     if (!*outcome) {
         log::warn("http", label + ": no answer within " + std::to_string(deadline.count()) + " s");
-        api::Response late = make_problem(503, "the request took longer than the server allows");
+        http::Response late = make_problem(503, "the request took longer than the server allows");
         late.headers.emplace_back("Retry-After", "1");
         co_return late;
     }

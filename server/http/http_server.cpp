@@ -19,27 +19,25 @@
 #include "server/support/rate_limit.hpp"
 
 namespace distilld::http {
-namespace {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
-/// Connections beyond the limit at once, which get one short answer each; beyond them one is closed without a word.
+namespace {
+
+/// Connections beyond max_connections that get one short answer each; further ones are closed without an answer.
 constexpr std::size_t kMaxRefusals = 64;
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::seconds kCancelGrace{5};
-/// What streams get to say that the service stops and to end by themselves.
+/// The time for streams to announce the stop and to end by themselves.
 constexpr std::chrono::milliseconds kStreamGrace{250};
 
-void log_failure(const std::exception_ptr& failure) {
-    log::error("http", "session: " + failure_message(failure));
-}
+}  // namespace
 
-/// Outlives the Server while sessions end.
-struct State {
-    State(tcp::acceptor acceptor_in, std::shared_ptr<SessionContext> context_in)
+struct ServerState {
+    ServerState(tcp::acceptor acceptor_in, std::shared_ptr<SessionContext> context_in)
         : acceptor(std::move(acceptor_in)), context(std::move(context_in)) {}
 
     void stop(std::chrono::seconds grace) {
@@ -50,7 +48,7 @@ struct State {
             acceptor.close(ignored);
         }
         for (Session* session : sessions) {
-            session->stop();  // ends later, not in here
+            session->stop();  // it ends later, not inside this call
         }
         deadline = Clock::now() + grace;
         context->stop_changed.notify();
@@ -58,15 +56,21 @@ struct State {
 
     tcp::acceptor acceptor;
     std::shared_ptr<SessionContext> context;
-    Clock::time_point deadline;  ///< when stopping: sessions that go on then are cancelled
+    Clock::time_point deadline;  ///< while stopping: sessions that still run then are cancelled
     std::set<Session*> sessions;
-    RateLimit complaints{5, 0.1};  ///< of connections that could not be accepted
+    RateLimit complaints{5, 0.1};  ///< about connections that could not be accepted
 };
 
-/// Makes a session known to State::stop() while it runs.
+namespace {
+
+void log_failure(const std::exception_ptr& failure) {
+    log::error("http", "session: " + failure_message(failure));
+}
+
+/// Registers a session with ServerState::stop() while it runs.
 class Registration {
   public:
-    Registration(State& state, Session& session) : state_(state), session_(session) {
+    Registration(ServerState& state, Session& session) : state_(state), session_(session) {
         state_.sessions.insert(&session_);
     }
     Registration(const Registration&) = delete;
@@ -74,24 +78,24 @@ class Registration {
     ~Registration() { state_.sessions.erase(&session_); }
 
   private:
-    State& state_;
+    ServerState& state_;
     Session& session_;
 };
 
-asio::awaitable<void> serve(std::shared_ptr<State> state, tcp::socket socket) {
+asio::awaitable<void> serve(std::shared_ptr<ServerState> state, tcp::socket socket) {
     Session session(std::move(socket), state->context);
     const Registration registration(*state, session);
     co_await session.run();
 }
 
-asio::awaitable<void> serve_when_full(std::shared_ptr<State> state, tcp::socket socket) {
+asio::awaitable<void> serve_when_full(std::shared_ptr<ServerState> state, tcp::socket socket) {
     Session session(std::move(socket), state->context);
     const Registration registration(*state, session);
     co_await session.run_when_full();
 }
 
-/// Out of descriptors, or the peer has gone already: neither may end the server. False when it is to end.
-asio::awaitable<bool> pause_after(error_code failure, State& state) {
+/// Neither a lack of descriptors nor a peer that has already left may end the server. False: the server stops.
+asio::awaitable<bool> pause_after(error_code failure, ServerState& state) {
     if (state.complaints.take(1, Clock::now())) {
         const auto more = state.complaints.take_refused();
         log::warn("http", "accept: " + failure.message() +
@@ -109,7 +113,7 @@ asio::awaitable<bool> pause_after(error_code failure, State& state) {
     co_return true;
 }
 
-asio::awaitable<void> accept_loop(std::shared_ptr<State> state, TaskGroup& sessions, TaskGroup& refusals) {
+asio::awaitable<void> accept_loop(std::shared_ptr<ServerState> state, TaskGroup& sessions, TaskGroup& refusals) {
     while (!state->context->stopping) {
         auto accepted = co_await state->acceptor.async_accept(kTuple);
         const error_code ec = std::get<0>(accepted);
@@ -127,13 +131,13 @@ asio::awaitable<void> accept_loop(std::shared_ptr<State> state, TaskGroup& sessi
         if (sessions.size() < state->context->options.max_connections) {
             static_cast<void>(sessions.spawn(serve(state, std::move(socket))));
         } else {
-            static_cast<void>(refusals.spawn(serve_when_full(state, std::move(socket))));  // or closed without a word
+            static_cast<void>(refusals.spawn(serve_when_full(state, std::move(socket))));  // or closed unanswered
         }
     }
 }
 
-asio::awaitable<void> cancel_at_deadline(std::shared_ptr<State> state, TaskGroup& sessions, TaskGroup& refusals) {
-    // Another stop() may set a deadline of its own.
+asio::awaitable<void> cancel_at_deadline(std::shared_ptr<ServerState> state, TaskGroup& sessions, TaskGroup& refusals) {
+    // Another stop() may set a new deadline.
     while (Clock::now() < state->deadline) {
         co_await state->context->stop_changed.wait(state->deadline);
     }
@@ -141,8 +145,8 @@ asio::awaitable<void> cancel_at_deadline(std::shared_ptr<State> state, TaskGroup
     refusals.cancel();
 }
 
-/// Waits until all sessions have ended; those that have not when the grace is over are cancelled.
-asio::awaitable<void> drain(std::shared_ptr<State> state, TaskGroup& sessions, TaskGroup& refusals) {
+/// Waits until all sessions have ended, and cancels those that still run at the deadline.
+asio::awaitable<void> drain(std::shared_ptr<ServerState> state, TaskGroup& sessions, TaskGroup& refusals) {
     TaskGroup watching(state->acceptor.get_executor());
     static_cast<void>(watching.spawn(cancel_at_deadline(state, sessions, refusals)));
     co_await sessions.join();
@@ -151,46 +155,40 @@ asio::awaitable<void> drain(std::shared_ptr<State> state, TaskGroup& sessions, T
     co_await watching.join();
 }
 
-class BeastServer final : public Server {
-  public:
-    explicit BeastServer(std::shared_ptr<State> state, std::string address)
-        : state_(std::move(state)), address_(std::move(address)) {}
-    ~BeastServer() override {
-        error_code ignored;
-        state_->acceptor.close(ignored);
+asio::awaitable<void> run_server(std::shared_ptr<ServerState> state) {
+    co_await asio::this_coro::throw_if_cancelled(false);
+    const auto executor = state->acceptor.get_executor();
+    TaskGroupOptions limits;
+    limits.on_failure = log_failure;
+    TaskGroup sessions(executor, limits);
+    limits.max_tasks = kMaxRefusals;
+    TaskGroup refusals(executor, limits);
+    co_await accept_loop(state, sessions, refusals);
+    if (!state->context->stopping) {
+        state->stop(kCancelGrace);
     }
-    BeastServer(const BeastServer&) = delete;
-    BeastServer& operator=(const BeastServer&) = delete;
-
-    [[nodiscard]] std::string address() const override { return address_; }
-
-    asio::awaitable<void> run() override { return run_server(state_); }
-
-    void stop(std::chrono::seconds grace) override { state_->stop(grace); }
-
-  private:
-    static asio::awaitable<void> run_server(std::shared_ptr<State> state) {
-        co_await asio::this_coro::throw_if_cancelled(false);
-        const auto executor = state->acceptor.get_executor();
-        TaskGroupOptions limits;
-        limits.on_failure = log_failure;
-        TaskGroup sessions(executor, limits);
-        limits.max_tasks = kMaxRefusals;
-        TaskGroup refusals(executor, limits);
-        co_await accept_loop(state, sessions, refusals);
-        if (!state->context->stopping) {
-            state->stop(kCancelGrace);
-        }
-        // From here on a cancellation changes nothing: the sessions are ending, and somebody must wait for them.
-        co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
-        co_await drain(state, sessions, refusals);
-    }
-
-    std::shared_ptr<State> state_;
-    std::string address_;
-};
+    // Ignore cancellation from here on: the sessions are ending, and this coroutine must wait for them.
+    co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
+    co_await drain(state, sessions, refusals);
+}
 
 }  // namespace
+
+Server::Server(std::shared_ptr<ServerState> state, std::string address)
+    : state_(std::move(state)), address_(std::move(address)) {}
+
+Server::~Server() {
+    error_code ignored;
+    state_->acceptor.close(ignored);
+}
+
+asio::awaitable<void> Server::run() {
+    return run_server(state_);
+}
+
+void Server::stop(std::chrono::seconds grace) {
+    state_->stop(grace);
+}
 
 Result<std::unique_ptr<Server>> make_server(asio::any_io_executor executor, ServerOptions options,
                                             std::vector<Route> routes, Observer observer) {
@@ -200,9 +198,9 @@ Result<std::unique_ptr<Server>> make_server(asio::any_io_executor executor, Serv
     }
     const std::string failed = "cannot listen on " + options.listen + ": ";
     const tcp::endpoint& endpoint = address->endpoint;
-    auto gate = RequestGate::make(address->host, endpoint.address(), options.hosts);
-    if (!gate) {
-        return gate.error();
+    auto origin_check = OriginCheck::make(address->host, endpoint.address(), options.hosts);
+    if (!origin_check) {
+        return origin_check.error();
     }
     error_code ec;
     tcp::acceptor acceptor(executor);
@@ -225,11 +223,10 @@ Result<std::unique_ptr<Server>> make_server(asio::any_io_executor executor, Serv
     }
     const std::string host =
         bound.address().is_v6() ? "[" + bound.address().to_string() + "]" : bound.address().to_string();
-    auto context = std::make_shared<SessionContext>(executor, std::move(options), std::move(*gate),
+    auto context = std::make_shared<SessionContext>(executor, std::move(options), std::move(*origin_check),
                                                     Router(std::move(routes)), std::move(observer));
-    auto state = std::make_shared<State>(std::move(acceptor), std::move(context));
-    return std::unique_ptr<Server>(
-        std::make_unique<BeastServer>(std::move(state), host + ":" + std::to_string(bound.port())));
+    auto state = std::make_shared<ServerState>(std::move(acceptor), std::move(context));
+    return std::make_unique<Server>(std::move(state), host + ":" + std::to_string(bound.port()));
 }
 
 }  // namespace distilld::http

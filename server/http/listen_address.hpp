@@ -7,16 +7,16 @@
 
 namespace distilld::http {
 
-/// Where a server listens.
+/// The address that a server listens on.
 struct ListenAddress {
-    std::string host;  ///< as it was written, without brackets
+    std::string host;  ///< as written, without brackets
     boost::asio::ip::tcp::endpoint endpoint;
 
-    /// Whether others than this machine reach it.
+    /// Whether other machines can reach it.
     [[nodiscard]] bool is_wide() const { return !endpoint.address().is_loopback(); }
 };
 
-/// Reads ADDRESS:PORT or [v6]:PORT; a name is looked up, which blocks. invalid_input names the text.
+/// Reads ADDRESS:PORT or [v6]:PORT. A name is looked up, which blocks. The invalid_input error names the text.
 [[nodiscard]] Result<ListenAddress> resolve_listen(const std::string& listen);
 
 }  // namespace distilld::http

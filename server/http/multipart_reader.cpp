@@ -11,13 +11,7 @@ namespace {
 constexpr std::size_t kMaxBoundary = 70;  // RFC 2046 §5.1.1
 constexpr std::string_view kBlanks = " \t";
 
-std::string_view trimmed(std::string_view text) {
-    const auto begin = std::min(text.find_first_not_of(kBlanks), text.size());
-    text.remove_prefix(begin);
-    return text.substr(0, text.find_last_not_of(kBlanks) + 1);
-}
-
-/// Of `text`, which begins behind the opening quotation mark; what was read goes.
+/// Reads up to the closing quotation mark and removes that from `text`, which begins after the opening one.
 std::string take_quoted(std::string_view& text) {
     std::string value;
     while (!text.empty() && text.front() != '"') {
@@ -60,7 +54,7 @@ std::optional<std::string> parameter_of(std::string_view header, std::string_vie
     return std::nullopt;
 }
 
-/// Forms write a quotation mark and the ends of lines so (WHATWG, multipart/form-data encoding algorithm).
+/// Undoes how forms escape quotation marks and line ends (WHATWG, multipart/form-data encoding algorithm).
 std::string unescaped(std::string text) {
     for (const auto& [escape, plain] : {std::pair{"%22", "\""}, {"%0D", "\r"}, {"%0A", "\n"}}) {
         for (auto at = text.find(escape); at != std::string::npos; at = text.find(escape, at + 1)) {
@@ -176,7 +170,7 @@ Result<bool> MultipartReader::read_behind_boundary() {
     if (++parts_ > kMaxParts) {
         return invalid_input("the form has more than " + std::to_string(kMaxParts) + " parts");
     }
-    // The end of the boundary's line stays: a head without any line ends with it.
+    // Keep the end of the boundary line: it ends a head without fields.
     pending_.erase(0, line);
     place_ = Place::head;
     return true;

@@ -12,10 +12,10 @@ namespace distilld::http {
 /// The head of one part of a form.
 struct MultipartPart {
     std::string name;
-    std::optional<std::string> filename;  ///< as the client wrote it: not to be used as a path
+    std::optional<std::string> filename;  ///< as the client wrote it; do not use it as a path
 };
 
-/// Takes the parts of a form in their order. An error ends the reading and is its result.
+/// Takes the parts of a form in order. An error stops the reader, which returns it.
 class MultipartHandler {
   public:
     virtual ~MultipartHandler() = default;
@@ -24,22 +24,22 @@ class MultipartHandler {
     virtual Result<void> end() = 0;
 };
 
-/// The boundary that a Content-Type of multipart/form-data names. The error (invalid_input) says what is wrong.
+/// The boundary from a Content-Type of multipart/form-data. The error (invalid_input) says what is wrong.
 [[nodiscard]] Result<std::string> multipart_boundary(std::string_view content_type);
 
-/// Reads multipart/form-data (RFC 7578) as it arrives, cut anywhere. It keeps no more than the head of a part and what
-/// may be the beginning of a boundary. No I/O; one thread at a time. Errors are invalid_input.
+/// Reads multipart/form-data (RFC 7578) as it arrives, in pieces of any size. Buffers at most the head of a part and
+/// the possible beginning of a boundary. No I/O; one thread at a time. Errors are invalid_input.
 class MultipartReader {
   public:
     static constexpr std::size_t kMaxHeadBytes = 8U << 10;
     static constexpr std::size_t kMaxParts = 32;
 
-    /// `handler` must outlive it.
+    /// `handler` must outlive the reader.
     MultipartReader(const std::string& boundary, MultipartHandler& handler);
 
-    /// Not to be called again after an error.
+    /// Do not call it again after an error.
     Result<void> feed(std::string_view bytes);
-    /// The body has ended: an error where the form has not.
+    /// To be called at the end of the body. An error if the form is incomplete.
     Result<void> finish() const;
 
   private:

@@ -2,14 +2,16 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 
-#include "api/http_message.hpp"
+#include "api/problem.hpp"
+#include "server/http/http_message.hpp"
 
 namespace distilld::http {
 
-/// What the answer must know of its request.
+/// What the answer needs to know about its request.
 struct Reply {
-    std::string method = "OTHER";  ///< a known method, else "OTHER": it becomes a metric's label
+    std::string method = "OTHER";  ///< a known method, else "OTHER", because it becomes a metric label
     std::string pattern = "unmatched";
     std::string request_id;
     std::chrono::steady_clock::time_point started;
@@ -26,6 +28,11 @@ struct Reply {
 };
 
 /// An error answer (RFC 9457).
-[[nodiscard]] api::Response make_problem(unsigned status, std::string detail);
+[[nodiscard]] inline http::Response make_problem(unsigned status, std::string detail) {
+    api::Problem problem;
+    problem.status = status;
+    problem.detail = std::move(detail);
+    return http::to_response(problem);
+}
 
 }  // namespace distilld::http

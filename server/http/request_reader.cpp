@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/verb.hpp>
@@ -16,8 +15,7 @@
 #include "base/join.hpp"
 #include "net/http_error.hpp"
 #include "net/http_reader.hpp"
-#include "pipeline/async/tuple.hpp"
-#include "server/http/doorkeeper.hpp"
+#include "server/http/authenticator.hpp"
 
 namespace distilld::http {
 namespace {
@@ -26,7 +24,6 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace bhttp = boost::beast::http;
 using boost::system::error_code;
-using net::HttpHead;
 
 constexpr std::size_t kMaxHeaderBytes = 32U << 10;
 constexpr std::size_t kBodyPiece = 16U << 10;
@@ -40,21 +37,21 @@ bool valid_request_id(std::string_view text) {
     return !text.empty() && text.size() <= kMaxRequestIdLength && std::all_of(text.begin(), text.end(), allowed);
 }
 
-void set_header(api::Headers& headers, std::string_view name, const std::string& value) {
+void set_header(http::Headers& headers, std::string_view name, const std::string& value) {
     std::erase_if(headers, [name](const auto& header) { return beast::iequals(header.first, name); });
     headers.emplace_back(name, value);
 }
 
-/// Of a header, or of what stands around a body. Nothing: closed, reset or too slow (a timeout closes the socket).
-std::optional<api::Response> refusal_of(const error_code& ec, std::uint64_t body_limit) {
+/// For errors in the header or in the body's framing. nullopt: closed, reset or too slow (a timeout closes the socket).
+std::optional<http::Response> refusal_of(const error_code& ec, std::uint64_t body_limit) {
     if (ec == bhttp::error::body_limit) {
         return make_problem(413, "the request body is larger than " + std::to_string(body_limit) + " bytes");
     }
-    if (net::is_header_limit(ec)) {
+    if (is_header_limit(ec)) {
         return make_problem(431, "the request header, or what goes with the chunks of the body, is larger than " +
                                      std::to_string(kMaxHeaderBytes) + " bytes");
     }
-    if (net::is_malformed(ec)) {
+    if (is_malformed(ec)) {
         return make_problem(400, "the request is not HTTP/1.1: " + ec.message());
     }
     return std::nullopt;
@@ -62,7 +59,7 @@ std::optional<api::Response> refusal_of(const error_code& ec, std::uint64_t body
 
 void take_header(const HttpHead& message, bool keep_alive, const Connection& connection, const SessionContext& context,
                  IncomingRequest& incoming) {
-    api::Request& request = incoming.request;
+    http::Request& request = incoming.request;
     Reply& reply = incoming.reply;
     request.method = message.method;
     request.headers = message.fields;
@@ -79,9 +76,9 @@ void take_header(const HttpHead& message, bool keep_alive, const Connection& con
     set_header(request.headers, "x-request-id", reply.request_id);
 }
 
-/// Finds the route, or says why there is none. The result is what the target has of the absolute form: "host:port".
+/// Finds the route or sets the refusal. Returns "host:port" if the target has the absolute form.
 std::string take_target(const HttpHead& message, const SessionContext& context, IncomingRequest& incoming) {
-    api::Request& request = incoming.request;
+    http::Request& request = incoming.request;
     auto target = parse_target(message.target);
     if (message.version == 11 && message.count("Host") != 1) {
         incoming.refusal = make_problem(400, "exactly one Host header is needed");
@@ -111,12 +108,12 @@ std::string take_target(const HttpHead& message, const SessionContext& context, 
     return std::move(target->authority);
 }
 
-/// Whether the request goes no further. Its key is taken out of the header: nobody behind needs it, so that nobody can
+/// Whether the authenticator refuses the request. Removes the key from the headers: no handler needs it, so none can
 /// log it.
 bool refused_at_the_door(const RequestHead& head, const SessionContext& context, IncomingRequest& incoming) {
-    DoorVerdict verdict;
-    if (context.options.doorkeeper) {
-        verdict = context.options.doorkeeper->judge(head);
+    Authentication verdict;
+    if (context.options.authenticator) {
+        verdict = context.options.authenticator->judge(head);
     }
     std::erase_if(incoming.request.headers,
                   [](const auto& header) { return beast::iequals(header.first, "authorization"); });
@@ -132,16 +129,16 @@ bool refused_at_the_door(const RequestHead& head, const SessionContext& context,
     return true;
 }
 
-/// Reads a header into `incoming`. True: the request is to be refused at once, its body unread.
-bool take_head(const net::HttpReader& reader, const Connection& connection, const SessionContext& context,
+/// Reads a header into `incoming`. True: refuse the request at once, without reading its body.
+bool take_head(const HttpReader& reader, const Connection& connection, const SessionContext& context,
                IncomingRequest& incoming) {
     const HttpHead& message = reader.head();
     take_header(message, reader.keep_alive(), connection, context, incoming);
     const std::string authority = take_target(message, context, incoming);
     const bool has_body = reader.chunked() || reader.content_length().value_or(0) > 0;
     const RequestHead known{incoming.request, authority, incoming.route, has_body, incoming.open};
-    if (const auto problem = context.gate.refusal(known)) {
-        incoming.refusal = api::to_response(*problem);
+    if (const auto problem = context.origin_check.refusal(known)) {
+        incoming.refusal = http::to_response(*problem);
         incoming.reply.keep_alive = false;
         return true;
     }
@@ -151,13 +148,12 @@ bool take_head(const net::HttpReader& reader, const Connection& connection, cons
 asio::awaitable<error_code> ask_for_body(Connection& connection) {
     static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     connection.allow_transfer(0);
-    const auto interim = asio::buffer(kContinue);
-    const auto written = co_await asio::async_write(connection.stream, interim, kTuple);
-    co_return std::get<0>(written);
+    const auto written = co_await connection.stream.write(asio::buffer(kContinue));
+    co_return written.failure;
 }
 
-/// False: there is nobody to tell. Room is made for what comes, not for what is said to come.
-asio::awaitable<bool> read_body(Connection& connection, net::HttpReader& reader, std::uint64_t limit,
+/// False: the client cannot be answered. Memory is allocated for what arrives, not for what is announced.
+asio::awaitable<bool> read_body(Connection& connection, HttpReader& reader, std::uint64_t limit,
                                 IncomingRequest& incoming) {
     reader.limit_body(limit);
     const auto length = reader.content_length();
@@ -181,7 +177,7 @@ asio::awaitable<bool> read_body(Connection& connection, net::HttpReader& reader,
 
 IncomingRequest new_request(const Connection& connection, SessionContext& context) {
     IncomingRequest incoming;
-    incoming.reply.remote = connection.remote;  // also where no header can be read: refusals are bounded by address
+    incoming.reply.remote = connection.remote;  // even without a valid header: refusals are limited by address
     incoming.reply.started = std::chrono::steady_clock::now();
     incoming.reply.request_id = context.next_request_id();
     return incoming;
@@ -191,7 +187,7 @@ IncomingRequest new_request(const Connection& connection, SessionContext& contex
 
 asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connection, SessionContext& context) {
     IncomingRequest incoming = new_request(connection, context);
-    auto reader = net::make_request_reader(kMaxHeaderBytes);
+    auto reader = make_request_reader(kMaxHeaderBytes);
     connection.stream.expires_after(context.options.header_timeout);
     const error_code no_head = co_await reader->read_head(connection.stream, connection.buffer);
     if (no_head) {
@@ -206,7 +202,7 @@ asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connect
         co_return incoming;
     }
 
-    // What can be said before the body is read.
+    // Refusals that are possible before the body is read.
     const bool has_own_limit = incoming.route != nullptr && incoming.route->body_limit != 0;
     const std::uint64_t limit = has_own_limit ? incoming.route->body_limit : context.options.body_limit;
     const auto length = reader->content_length();
@@ -223,7 +219,7 @@ asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connect
             incoming.refusal = make_problem(417, "the only expectation known is 100-continue");
         }
         if (incoming.refusal) {
-            incoming.reply.keep_alive = false;  // whether the body comes all the same is not known
+            incoming.reply.keep_alive = false;  // the client may or may not send the body
             co_return incoming;
         }
         const error_code failed = co_await ask_for_body(connection);
@@ -245,7 +241,7 @@ asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connect
 
 asio::awaitable<std::optional<IncomingRequest>> read_request_when_full(Connection& connection,
                                                                        SessionContext& context) {
-    const auto reader = net::make_request_reader(kMaxHeaderBytes);
+    const auto reader = make_request_reader(kMaxHeaderBytes);
     connection.stream.expires_after(kRefusalDeadline);
     const error_code no_head = co_await reader->read_head(connection.stream, connection.buffer);
     if (no_head) {
@@ -255,7 +251,7 @@ asio::awaitable<std::optional<IncomingRequest>> read_request_when_full(Connectio
     const bool refused = take_head(*reader, connection, context, incoming);
     incoming.reply.keep_alive = false;
     if (!refused && (incoming.route == nullptr || !incoming.route->vital)) {
-        incoming.refusal = make_problem(503, "the server has as many connections as it takes");
+        incoming.refusal = make_problem(503, "the server has no free connection");
         incoming.refusal->headers.emplace_back("Retry-After", "1");
     }
     co_return incoming;

@@ -1,17 +1,13 @@
 #include "server/http/response_writer.hpp"
 
 #include <array>
-#include <boost/beast/http/empty_body.hpp>
-#include <boost/beast/http/message.hpp>
-#include <boost/beast/http/serializer.hpp>
-#include <boost/beast/http/string_body.hpp>
-#include <boost/beast/http/write.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/status.hpp>
 #include <ctime>
 #include <string>
-#include <utility>
+#include <string_view>
 
 #include "distilld_version.hpp"
-#include "pipeline/async/tuple.hpp"
 
 namespace distilld::http {
 namespace {
@@ -33,51 +29,50 @@ bool has_no_body(unsigned status) {
     return status == 204 || status == 304;
 }
 
-template <class Body>
-void set_head(bhttp::response<Body>& message, const api::Response& response, const Reply& reply) {
-    message.version(reply.version);
-    message.result(response.status);
-    message.set(bhttp::field::date, http_date());
-    message.set(bhttp::field::server, std::string("distilld/") + kVersion);
+/// Status line and fields, with the final empty line.
+std::string head_of(const http::Response& response, const Reply& reply) {
+    const bool modern = reply.version == 11;
+    const auto reason = bhttp::obsolete_reason(bhttp::int_to_status(response.status));
+    std::string head = modern ? "HTTP/1.1 " : "HTTP/1.0 ";
+    head += std::to_string(response.status) + " " + std::string(reason) + "\r\n";
+    const auto add = [&head](std::string_view name, std::string_view value) {
+        head.append(name).append(": ").append(value).append("\r\n");
+    };
+    add("Date", http_date());
+    add("Server", std::string("distilld/") + kVersion);
     if (!has_no_body(response.status) && !response.content_type.empty()) {
-        message.set(bhttp::field::content_type, response.content_type);
+        add("Content-Type", response.content_type);
     }
-    message.set("x-request-id", reply.request_id);
+    add("x-request-id", reply.request_id);
     for (const auto& [name, value] : response.headers) {
-        message.insert(name, value);
+        add(name, value);
     }
-    message.keep_alive(reply.keep_alive);
+    if (reply.keep_alive != modern) {
+        add("Connection", modern ? "close" : "keep-alive");
+    }
+    if (response.stream) {
+        if (response.content_length) {
+            add("Content-Length", std::to_string(*response.content_length));
+        } else if (modern) {
+            add("Transfer-Encoding", "chunked");
+        }
+    } else if (reply.head || !has_no_body(response.status)) {
+        add("Content-Length", std::to_string(response.body.size()));
+    }
+    return head + "\r\n";
 }
 
 }  // namespace
 
-asio::awaitable<error_code> write_head(Connection& connection, const api::Response& response, const Reply& reply) {
-    bhttp::response<bhttp::empty_body> message;
-    set_head(message, response, reply);
-    if (response.stream && response.content_length) {
-        message.content_length(*response.content_length);
-    } else if (response.stream && reply.version == 11) {
-        message.chunked(true);
-    } else if (!response.stream && reply.head) {
-        message.content_length(response.body.size());
+asio::awaitable<error_code> write_response(Connection& connection, const http::Response& response, const Reply& reply) {
+    const std::string head = head_of(response, reply);
+    asio::const_buffer body;
+    if (!response.stream && !reply.head && !has_no_body(response.status)) {
+        body = asio::buffer(response.body);
     }
-    bhttp::response_serializer<bhttp::empty_body> serializer(message);
-    connection.allow_transfer(0);
-    const auto written = co_await bhttp::async_write_header(connection.stream, serializer, kTuple);
-    co_return std::get<0>(written);
-}
-
-asio::awaitable<error_code> write_response(Connection& connection, api::Response response, const Reply& reply) {
-    if (reply.head || has_no_body(response.status)) {
-        co_return co_await write_head(connection, response, reply);
-    }
-    bhttp::response<bhttp::string_body> message;
-    set_head(message, response, reply);
-    message.body() = std::move(response.body);
-    message.prepare_payload();
-    connection.allow_transfer(message.body().size());
-    const auto written = co_await bhttp::async_write(connection.stream, message, kTuple);
-    co_return std::get<0>(written);
+    connection.allow_transfer(body.size());
+    const auto written = co_await connection.stream.write(asio::buffer(head), body);
+    co_return written.failure;
 }
 
 }  // namespace distilld::http

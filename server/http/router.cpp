@@ -14,7 +14,7 @@ Result<Target> parse_target(std::string_view text) {
     if (origin.has_value()) {
         view = *origin;
     } else {
-        // RFC 9112 §3.2.2: a server must take the absolute form too.
+        // RFC 9112 §3.2.2: a server must accept the absolute form, too.
         const auto absolute = urls::parse_absolute_uri(text);
         if (!absolute.has_value() || !absolute->has_authority()) {
             return invalid_input("the request target is not a path with an optional query");

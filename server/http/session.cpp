@@ -5,11 +5,10 @@
 #include <utility>
 
 #include "pipeline/async/deadline.hpp"
-#include "pipeline/async/tuple.hpp"
 #include "server/http/handler_call.hpp"
-#include "server/http/key_watch.hpp"
 #include "server/http/response_writer.hpp"
 #include "server/http/stream_writer.hpp"
+#include "server/http/watches.hpp"
 
 namespace distilld::http {
 namespace {
@@ -18,7 +17,7 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 constexpr std::size_t kFirstRead = 4U << 10;
-constexpr unsigned kClientClosedRequest = 499;  // as nginx counts it; never sent
+constexpr unsigned kClientClosedRequest = 499;  // nginx's status, for metrics; never sent
 constexpr std::chrono::seconds kFullDeadline{2};
 constexpr std::chrono::seconds kLingerDeadline{1};
 constexpr std::size_t kMaxLingerBytes = 1U << 20;
@@ -80,7 +79,7 @@ asio::awaitable<void> Session::run() {
 }
 
 asio::awaitable<void> Session::run_when_full() {
-    // The request is read first: closing a socket with unread bytes resets it, and the answer would be lost.
+    // Read the request first: closing a socket with unread bytes resets it and loses the answer.
     const bool known = co_await shake_hands(kFullDeadline);
     if (!known) {
         co_return;
@@ -97,13 +96,9 @@ asio::awaitable<bool> Session::wait_for_peer(std::chrono::seconds timeout) {
         co_return true;
     }
     connection_.stream.expires_after(timeout);
-    const auto space = connection_.buffer.prepare(kFirstRead);
-    const auto read = co_await connection_.stream.async_read_some(space, kTuple);
-    if (std::get<0>(read)) {
-        co_return false;
-    }
-    connection_.buffer.commit(std::get<1>(read));
-    co_return true;
+    const auto read = co_await connection_.stream.read_some(connection_.buffer.prepare(kFirstRead));
+    connection_.buffer.commit(read.bytes);
+    co_return !read.failure;
 }
 
 asio::awaitable<bool> Session::exchange() {
@@ -117,10 +112,10 @@ asio::awaitable<bool> Session::exchange() {
 asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
     connection_.idle = false;
     Reply reply = std::move(incoming.reply);
-    std::optional<api::Response> answer = std::move(incoming.refusal);
+    std::optional<http::Response> answer = std::move(incoming.refusal);
     const auto caller = incoming.request.caller;
     if (!answer && caller) {
-        answer = context_->options.doorkeeper->revocation(*caller);  // while the body was read
+        answer = context_->options.authenticator->revocation(*caller);  // during the read of the body
     }
     if (!answer) {
         auto deadline = context_->options.handler_timeout;
@@ -129,8 +124,9 @@ asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
         }
         auto calling = call_handler(connection_, *incoming.route, std::move(incoming.request), deadline, reply.label());
         if (incoming.body && caller) {
-            auto outcome = co_await run_until(std::move(calling), until_revoked(context_->options.doorkeeper, *caller));
-            answer = outcome ? std::move(*outcome) : context_->options.doorkeeper->revocation(*caller);
+            auto outcome =
+                co_await run_until(std::move(calling), until_revoked(context_->options.authenticator, *caller));
+            answer = outcome ? std::move(*outcome) : context_->options.authenticator->revocation(*caller);
         } else {
             answer = co_await std::move(calling);
         }
@@ -140,14 +136,14 @@ asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
         }
     }
     if (incoming.body && !incoming.body->whole()) {
-        reply.keep_alive = false;  // the rest of the body stands where the next request would
+        reply.keep_alive = false;  // the rest of the body is where the next request would begin
     }
     if (context_->stopping) {
         reply.keep_alive = false;
     }
     if (answer->stream && !reply.head && context_->streams >= context_->options.max_streams) {
-        // Streams last for hours: without a bound of their own they would take every connection.
-        answer = make_problem(503, "the server sends as many streams as it may at once");
+        // Streams last for hours: without a limit of their own they would take every connection.
+        answer = make_problem(503, "the server has no free stream");
         answer->headers.emplace_back("Retry-After", "10");
     }
     if (answer->stream && !reply.head) {
@@ -156,7 +152,7 @@ asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
     co_return co_await send(std::move(*answer), std::move(reply));
 }
 
-asio::awaitable<bool> Session::send(api::Response response, Reply reply) {
+asio::awaitable<bool> Session::send(http::Response response, Reply reply) {
     const unsigned status = response.status;
     std::string made;
     for (const auto& [name, value] : response.headers) {
@@ -164,18 +160,18 @@ asio::awaitable<bool> Session::send(api::Response response, Reply reply) {
             made = value;
         }
     }
-    const error_code failed = co_await write_response(connection_, std::move(response), reply);
+    const error_code failed = co_await write_response(connection_, response, reply);
     context_->observe(reply, status, made);
     co_return !failed && reply.keep_alive;
 }
 
-asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply, std::optional<api::Caller> caller) {
+asio::awaitable<bool> Session::send_stream(http::Response response, Reply reply, std::optional<http::Caller> caller) {
     const StreamCount counted(context_->streams);
     const bool chunked = reply.version == 11 && !response.content_length;
     if (!chunked && !response.content_length) {
-        reply.keep_alive = false;  // HTTP/1.0: the end of the connection is the end of the body
+        reply.keep_alive = false;  // HTTP/1.0: the connection ends with the body
     }
-    const error_code failed = co_await write_head(connection_, response, reply);
+    const error_code failed = co_await write_response(connection_, response, reply);
     context_->observe(reply, response.status);
     if (failed) {
         co_return false;
@@ -190,18 +186,17 @@ asio::awaitable<void> Session::close(bool linger) {
     connection_.stream.expires_after(kLingerDeadline);
     const error_code ec = co_await connection_.stream.end();
     if (linger && !ec) {
-        // Read what the peer still sends, for a moment: closing with unread bytes would reset the connection and take
-        // the answer with it.
+        // Read for a moment what the peer still sends: closing with unread bytes would reset the connection and lose
+        // the answer.
         connection_.stream.expires_after(kLingerDeadline);
         std::size_t total = 0;
         while (total < kMaxLingerBytes) {
             connection_.buffer.clear();
-            const auto space = connection_.buffer.prepare(kFirstRead);
-            const auto read = co_await connection_.stream.async_drain_some(space, kTuple);
-            if (std::get<0>(read)) {
+            const auto read = co_await connection_.stream.drain_some(connection_.buffer.prepare(kFirstRead));
+            if (read.failure) {
                 break;
             }
-            total += std::get<1>(read);
+            total += read.bytes;
         }
     }
     connection_.stream.close();

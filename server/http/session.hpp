@@ -15,25 +15,25 @@ class Session {
   public:
     Session(boost::asio::ip::tcp::socket socket, std::shared_ptr<SessionContext> context);
 
-    /// Serves until the peer leaves, an error, or the server stops. `this` must outlive it.
+    /// Serves until the peer leaves, an error, or the server stops. `*this` must outlive the coroutine.
     boost::asio::awaitable<void> run();
 
-    /// The server is full: one request is answered, with 503 unless it is for a vital route.
+    /// For a server at its limit: answers one request, with 503 unless its route is vital.
     boost::asio::awaitable<void> run_when_full();
 
-    /// The server stops: ends a wait for the peer's next request; an answer under way goes on, and a stream until
-    /// SessionContext::streams_end.
+    /// Called when the server stops. Ends a wait for the peer's next request. An answer under way continues, a stream
+    /// until SessionContext::streams_end.
     void stop();
 
   private:
-    /// False: the peer is no client of ours.
+    /// False: the handshake failed.
     boost::asio::awaitable<bool> shake_hands(std::chrono::seconds timeout);
-    /// False: the connection ends.
+    /// False: end the connection.
     boost::asio::awaitable<bool> wait_for_peer(std::chrono::seconds timeout);
     boost::asio::awaitable<bool> exchange();
     boost::asio::awaitable<bool> answer(IncomingRequest incoming);
-    boost::asio::awaitable<bool> send(api::Response response, Reply reply);
-    boost::asio::awaitable<bool> send_stream(api::Response response, Reply reply, std::optional<api::Caller> caller);
+    boost::asio::awaitable<bool> send(http::Response response, Reply reply);
+    boost::asio::awaitable<bool> send_stream(http::Response response, Reply reply, std::optional<http::Caller> caller);
     boost::asio::awaitable<void> close(bool linger);
 
     std::shared_ptr<SessionContext> context_;

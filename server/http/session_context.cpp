@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "base/hex.hpp"
-#include "server/http/doorkeeper.hpp"
+#include "server/http/authenticator.hpp"
 
 namespace distilld::http {
 SessionContext::SessionContext(const boost::asio::any_io_executor& executor, ServerOptions options_in,
-                               RequestGate gate_in, Router router_in, Observer observer_in)
+                               OriginCheck origin_check_in, Router router_in, Observer observer_in)
     : options(std::move(options_in)),
-      gate(std::move(gate_in)),
+      origin_check(std::move(origin_check_in)),
       router(std::move(router_in)),
       observer(std::move(observer_in)),
       stop_changed(executor),

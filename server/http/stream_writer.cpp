@@ -1,25 +1,22 @@
 #include "server/http/stream_writer.hpp"
 
+#include <array>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/http/chunk_encode.hpp>
 #include <boost/system/error_code.hpp>
+#include <cstdio>
 #include <exception>
 #include <optional>
 #include <utility>
 
 #include "pipeline/async/abort.hpp"
 #include "pipeline/async/deadline.hpp"
-#include "pipeline/async/tuple.hpp"
-#include "server/http/key_watch.hpp"
-#include "server/http/peer_watch.hpp"
+#include "server/http/watches.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld::http {
 namespace {
 
 namespace asio = boost::asio;
-namespace bhttp = boost::beast::http;
 using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 using Piece = std::optional<std::string>;
@@ -43,45 +40,40 @@ asio::awaitable<void> until_either(asio::awaitable<void> one, asio::awaitable<vo
 }
 
 asio::awaitable<void> until_cut_off(Connection& connection, SessionContext& context,
-                                    const std::optional<api::Caller>& caller) {
+                                    const std::optional<http::Caller>& caller) {
     auto watching = until_either(until_peer_leaves(connection), until_streams_are_over(context));
     if (caller) {
-        watching = until_either(std::move(watching), until_revoked(context.options.doorkeeper, *caller));
+        watching = until_either(std::move(watching), until_revoked(context.options.authenticator, *caller));
     }
     return watching;
 }
 
-/// Nothing: cut off. An empty Piece: the body's end.
-asio::awaitable<std::optional<Piece>> pull(Connection& connection, SessionContext& context, api::BodyStream& body,
-                                           std::optional<api::Caller> caller) {
+/// nullopt: cut off. An empty Piece: the end of the body.
+asio::awaitable<std::optional<Piece>> pull(Connection& connection, SessionContext& context, http::BodyStream& body,
+                                           std::optional<http::Caller> caller) {
     connection.stream.expires_never();
     co_return co_await run_until(body.next(), until_cut_off(connection, context, caller));
 }
 
-asio::awaitable<error_code> write_piece(Connection& connection, std::string piece, bool chunked) {
+/// `frame` is written before the piece.
+asio::awaitable<error_code> write_piece(Connection& connection, std::string frame, std::string piece) {
     connection.allow_transfer(piece.size());
-    const auto bytes = asio::buffer(piece);
-    if (!chunked) {
-        const auto written = co_await asio::async_write(connection.stream, bytes, kTuple);
-        co_return std::get<0>(written);
-    }
-    const auto chunk = bhttp::make_chunk(bytes);
-    const auto written = co_await asio::async_write(connection.stream, chunk, kTuple);
-    co_return std::get<0>(written);
+    const auto written = co_await connection.stream.write(asio::buffer(frame), asio::buffer(piece));
+    co_return written.failure;
 }
 
-asio::awaitable<error_code> write_last_chunk(Connection& connection) {
-    connection.allow_transfer(0);
-    const auto end = bhttp::make_chunk_last();
-    const auto written = co_await asio::async_write(connection.stream, end, kTuple);
-    co_return std::get<0>(written);
+asio::awaitable<error_code> write_chunk(Connection& connection, std::string piece) {
+    std::array<char, 24> frame{};
+    std::snprintf(frame.data(), frame.size(), "%zx\r\n", piece.size());
+    piece += "\r\n";
+    return write_piece(connection, frame.data(), std::move(piece));
 }
 
 }  // namespace
 
 asio::awaitable<bool> write_stream(Connection& connection, SessionContext& context,
-                                   std::unique_ptr<api::BodyStream> body, bool chunked,
-                                   std::optional<api::Caller> caller, std::string label) {
+                                   std::unique_ptr<http::BodyStream> body, bool chunked,
+                                   std::optional<http::Caller> caller, std::string label) {
     while (!streams_are_over(context)) {
         std::optional<Piece> piece;
         try {
@@ -99,13 +91,15 @@ asio::awaitable<bool> write_stream(Connection& connection, SessionContext& conte
             if (!chunked) {
                 co_return true;
             }
-            const error_code failed = co_await write_last_chunk(connection);
+            const error_code failed = co_await write_chunk(connection, std::string());
             co_return !failed;
         }
         if ((*piece)->empty()) {
             continue;  // an empty chunk would end the body
         }
-        const error_code failed = co_await write_piece(connection, std::move(**piece), chunked);
+        auto writing = chunked ? write_chunk(connection, std::move(**piece))
+                               : write_piece(connection, std::string(), std::move(**piece));
+        const error_code failed = co_await std::move(writing);
         if (failed) {
             co_return false;
         }

@@ -4,17 +4,17 @@
 #include <memory>
 #include <string>
 
-#include "api/http_message.hpp"
 #include "server/http/connection.hpp"
+#include "server/http/http_message.hpp"
 #include "server/http/session_context.hpp"
 
 namespace distilld::http {
 
-/// Pulls a body and sends each piece at once: `chunked`, else as it is. False when it was cut short, because the peer
-/// has left, the key of `caller` was revoked, the server stops, or the body failed (logged with `label`): then nothing
-/// marks its end, so that the client can tell.
+/// Sends each piece of a body at once, `chunked` or as it is. False if it was cut off because the peer left, the key of
+/// `caller` was revoked, the server stops, or the body failed (logged with `label`). The end is then not marked, so the
+/// client can tell.
 boost::asio::awaitable<bool> write_stream(Connection& connection, SessionContext& context,
-                                          std::unique_ptr<api::BodyStream> body, bool chunked,
-                                          std::optional<api::Caller> caller, std::string label);
+                                          std::unique_ptr<http::BodyStream> body, bool chunked,
+                                          std::optional<http::Caller> caller, std::string label);
 
 }  // namespace distilld::http

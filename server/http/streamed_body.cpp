@@ -14,8 +14,8 @@ namespace {
 
 namespace asio = boost::asio;
 namespace bhttp = boost::beast::http;
-using api::BodyEnd;
 using boost::system::error_code;
+using http::BodyEnd;
 
 constexpr std::size_t kPieceBytes = 128U << 10;
 
@@ -23,12 +23,12 @@ BodyEnd end_of(const error_code& failed) {
     if (failed == bhttp::error::body_limit) {
         return BodyEnd::too_large;
     }
-    return net::is_malformed(failed) ? BodyEnd::malformed : BodyEnd::lost;
+    return is_malformed(failed) ? BodyEnd::malformed : BodyEnd::lost;
 }
 
 }  // namespace
 
-StreamedBody::StreamedBody(Connection& connection, std::unique_ptr<net::HttpReader> reader, std::uint64_t limit)
+StreamedBody::StreamedBody(Connection& connection, std::unique_ptr<HttpReader> reader, std::uint64_t limit)
     : connection_(connection),
       reader_(std::move(reader)),
       expected_bytes_(reader_->content_length().value_or(reader_->chunked() ? limit : 0)) {
@@ -38,8 +38,8 @@ StreamedBody::StreamedBody(Connection& connection, std::unique_ptr<net::HttpRead
     }
 }
 
-asio::awaitable<api::BodyPiece> StreamedBody::next() {
-    api::BodyPiece piece;
+asio::awaitable<http::BodyPiece> StreamedBody::next() {
+    http::BodyPiece piece;
     if (end_ != BodyEnd::not_yet) {
         piece.end = end_;
         co_return piece;

@@ -11,7 +11,7 @@
 
 namespace distilld {
 
-/// Readers that wait for an event of a job. Everything here is called on the executor.
+/// Readers that wait for an event of a job. Call everything on the executor.
 class EventWaiters {
   public:
     explicit EventWaiters(boost::asio::any_io_executor executor) : executor_(std::move(executor)) {}
@@ -40,8 +40,8 @@ class EventWaiters {
 
   private:
     boost::asio::any_io_executor executor_;
-    /// By job: of those that had a reader since they were last woken. A job that has ended is woken and not waited
-    /// for, unless it is resumed.
+    /// By job: those that had a reader since they were last woken. A job that has ended is woken, and nobody waits for
+    /// it unless it is resumed.
     std::map<std::string, std::shared_ptr<Condition>> conditions_;
 };
 

@@ -9,18 +9,18 @@
 
 #include "api/job_types.hpp"
 #include "server/jobs/job_answers.hpp"
-#include "server/jobs/job_board.hpp"
 #include "server/jobs/job_manager_options.hpp"
-#include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_patch.hpp"
-#include "server/jobs/job_store.hpp"
-#include "server/jobs/job_table.hpp"
-#include "server/jobs/metric_series.hpp"
+#include "server/jobs/job_verbs.hpp"
+#include "server/jobs/metrics/job_metrics.hpp"
+#include "server/jobs/metrics/metric_series.hpp"
+#include "server/jobs/store/job_store.hpp"
+#include "server/jobs/table/live_jobs.hpp"
 
 namespace distilld {
 
 /// Owns the queue, the store and the running workers, on one thread of its own, so that neither a slow disk nor a
-/// worker holds up the HTTP thread; get(), list() and events() are answered by another, which waits for no write. All
+/// worker holds up the HTTP thread. What only reads is answered by two other threads, which wait for no write. All
 /// functions may be called from any thread; the coroutines run on the caller's executor, hand the work to the manager's
 /// thread and come back. Failures of the store come out as ErrorException.
 ///
@@ -28,70 +28,65 @@ namespace distilld {
 /// their jobs go on at the next start.
 class JobManager {
   public:
-    virtual ~JobManager() = default;
+    JobManager(JobManagerOptions options, std::unique_ptr<JobStore> store, WorkerFactory make_worker,
+               std::shared_ptr<JobMetrics> metrics);
+    ~JobManager();
+    JobManager(const JobManager&) = delete;
+    JobManager& operator=(const JobManager&) = delete;
 
-    /// Puts jobs that were running when the service last ended back to the queue (to be resumed) and starts work.
-    virtual boost::asio::awaitable<void> start() = 0;
+    // --- job_manager_core.cpp ---
+    /// Puts the jobs that ran when the service last ended back into the queue (to be resumed) and starts work.
+    boost::asio::awaitable<void> start();
 
-    /// Takes no more jobs, cancels the running ones with a checkpoint, puts them back to the queue and returns once
-    /// their workers have ended. Workers that have not by the stop limit are killed.
-    virtual boost::asio::awaitable<void> stop() = 0;
+    /// Takes no more jobs, cancels the running ones with a checkpoint, puts them back into the queue and returns when
+    /// their workers have ended. Workers that still run at the stop limit are killed.
+    boost::asio::awaitable<void> stop();
 
-    /// Comes back when the manager's thread has had a turn: it is not stuck.
-    virtual boost::asio::awaitable<void> answer() = 0;
+    /// Returns when the manager's thread has had a turn: it is not stuck.
+    boost::asio::awaitable<void> answer();
 
-    /// True from the end of start() to the begin of stop(). Asks the store for a write, as submit() does, so that
-    /// store_trouble() says afterwards what submit() would find.
-    virtual boost::asio::awaitable<bool> ready() = 0;
+    /// True from the end of start() to the begin of stop(). Tries a write, as submit() does: afterwards store_trouble()
+    /// says whether submit() would fail.
+    boost::asio::awaitable<bool> ready();
 
-    /// Why jobs cannot be stored (`since` when): what happens to those that are there waits in memory, and submit()
-    /// fails. Nothing: they can. At once, whatever the disk does.
-    [[nodiscard]] virtual std::optional<api::StatusReason> store_trouble() const = 0;
+    /// Why and since when (`since`) jobs cannot be stored; nullopt: they can be. Meanwhile events of existing jobs wait
+    /// in memory, and submit() fails. Does not wait for the disk.
+    [[nodiscard]] std::optional<api::StatusReason> store_trouble() const;
 
-    virtual boost::asio::awaitable<JobOutcome> submit(SubmitRequest request) = 0;
-    virtual boost::asio::awaitable<std::optional<api::Job>> get(std::string id) = 0;
-    /// Whether get() would say what it said before, at a small part of what that costs. At once.
-    [[nodiscard]] virtual JobVersion version_of(const std::string& id) const = 0;
-    virtual boost::asio::awaitable<JobListing> list(JobQuery query) = 0;
+    // --- job_commands.cpp ---
+    boost::asio::awaitable<JobOutcome> submit(SubmitRequest request);
+    /// `option` is the verb's option.
+    boost::asio::awaitable<JobOutcome> command(std::string id, JobVerb verb, bool option = true);
+    /// Applies the whole patch or nothing.
+    boost::asio::awaitable<JobOutcome> change(std::string id, JobPatch patch);
+    /// Removes a job that has ended (else not_terminal) and its history from the store. Its files stay.
+    boost::asio::awaitable<JobOutcome> remove(std::string id);
 
-    // --- what a user asks of a job; asking again is no error ---
-    /// Queued and paused: cancelled at once. Running: asked to end, after a checkpoint unless `last` says otherwise,
-    /// and cancelled when it has.
-    virtual boost::asio::awaitable<JobOutcome> cancel(std::string id, LastCheckpoint last = LastCheckpoint::write) = 0;
-    /// Queued: paused at once. Running: asked to checkpoint and end, paused when it has.
-    virtual boost::asio::awaitable<JobOutcome> pause(std::string id) = 0;
-    /// Paused, failed or cancelled: back to its place in the queue, to go on from its newest checkpoint.
-    virtual boost::asio::awaitable<JobOutcome> resume(std::string id) = 0;
-    /// Running: a checkpoint at the next step boundary.
-    virtual boost::asio::awaitable<JobOutcome> checkpoint(std::string id) = 0;
-    /// All of the patch or nothing.
-    virtual boost::asio::awaitable<JobOutcome> change(std::string id, JobPatch patch) = 0;
+    // --- job_events.cpp ---
+    boost::asio::awaitable<std::optional<api::Job>> get(std::string id);
+    /// Tells cheaply whether get() would answer as before. Does not wait.
+    [[nodiscard]] JobVersion version_of(const std::string& id) const;
+    boost::asio::awaitable<JobListing> list(JobQuery query);
 
-    /// Removes a job that has ended (else not_terminal) from the store, with its history. Its files stay.
-    virtual boost::asio::awaitable<JobOutcome> remove(std::string id) = 0;
+    /// The series measured during the job; nullopt: no such job. Reads all stored events, on a thread of its own.
+    boost::asio::awaitable<std::optional<std::vector<MetricSeries>>> metrics(std::string id, SeriesQuery query);
 
-    /// What was measured in the course of the job; nothing: there is no such job. Reads all that is stored of it, on a
-    /// thread that has nothing else to do.
-    virtual boost::asio::awaitable<std::optional<std::vector<MetricSeries>>> metrics(std::string id,
-                                                                                     SeriesQuery query) = 0;
+    /// All checkpoints that the job has written, oldest first; nullopt: no such job.
+    boost::asio::awaitable<std::optional<std::vector<api::JobCheckpoint>>> checkpoints(std::string id);
 
-    /// All that the job has written, oldest first; nothing: there is no such job.
-    virtual boost::asio::awaitable<std::optional<std::vector<api::JobCheckpoint>>> checkpoints(std::string id) = 0;
+    /// Stored events after `after`, without waiting; `ended` and `job` are not set.
+    boost::asio::awaitable<EventBatch> events(std::string id, std::uint64_t after, std::uint32_t limit);
 
-    /// Stored events after `after`, at once.
-    virtual boost::asio::awaitable<EventBatch> events(std::string id, std::uint64_t after, std::uint32_t limit) = 0;
+    /// Stored events before `before`, newest first, without waiting; `ended` and `job` are not set.
+    boost::asio::awaitable<EventBatch> events_before(std::string id, std::uint64_t before, std::uint32_t limit);
 
-    /// Stored events before `before`, at once, newest first; without `ended` and `job`.
-    virtual boost::asio::awaitable<EventBatch> events_before(std::string id, std::uint64_t before,
-                                                             std::uint32_t limit) = 0;
+    /// As events(), but waits up to the heartbeat for the first. A slow reader reads later and blocks nobody: events
+    /// wait in the store, not in memory.
+    boost::asio::awaitable<EventBatch> wait_events(std::string id, std::uint64_t after, std::uint32_t limit);
 
-    /// The same as events(), but waits up to the heartbeat for the first. A reader that is slow reads later and holds
-    /// up nobody: events wait in the store, not in memory.
-    virtual boost::asio::awaitable<EventBatch> wait_events(std::string id, std::uint64_t after,
-                                                           std::uint32_t limit) = 0;
+  private:
+    struct Core;  // job_manager_core.hpp
+    std::unique_ptr<Core> core_;
 };
-
-std::unique_ptr<JobManager> make_job_manager(JobManagerOptions options, std::unique_ptr<JobStore> store,
-                                             WorkerFactory make_worker, std::shared_ptr<JobMetrics> metrics);
 
 }  // namespace distilld

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "api/job_types.hpp"
-#include "api/object_fields.hpp"
+#include "api/kinds/object_fields.hpp"
 #include "base/json_text.hpp"
 
 namespace distilld {
@@ -12,7 +12,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kDepthLimit = 8;
-/// As `teacher.max_concurrent` of a spec.
+/// The same as for `teacher.max_concurrent` of a spec.
 constexpr std::uint64_t kMaxConcurrent = 1024;
 
 class MetadataKind final : public api::ValueKind {
@@ -31,7 +31,7 @@ class MetadataKind final : public api::ValueKind {
             if (name.empty() || name.size() > kMetadataNameBytes) {
                 pair.violate("invalid_value", "a name has 1 to " + std::to_string(kMetadataNameBytes) + " bytes");
             } else if (!text.is_string() && !(may_remove_ && text.is_null())) {
-                pair.wrong_type(may_remove_ ? "a string, or null for a pair that is to go," : "a string", text);
+                pair.wrong_type(may_remove_ ? "a string, or null to remove the pair," : "a string", text);
             } else if (text.is_string() && text.get_string().size() > kMetadataTextBytes) {
                 pair.violate("too_large", "a text has at most " + std::to_string(kMetadataTextBytes) + " bytes");
             }
@@ -56,7 +56,7 @@ const std::vector<api::ObjectField<JobPatch>>& patch_fields() {
 
 api::SpecViolations too_many(std::size_t pairs) {
     return {{{"/metadata", "too_large",
-              "a job has at most " + std::to_string(kMetadataPairs) + " pairs, these are " + std::to_string(pairs)}}};
+              "a job has at most " + std::to_string(kMetadataPairs) + " pairs, given are " + std::to_string(pairs)}}};
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ boost::system::result<JobPatch, api::SpecViolations> parse_job_patch(std::string
     if (const auto object = api::read_object(text, "the body", kPatchSizeLimit, kDepthLimit, wrong.violations)) {
         if (object->empty()) {
             wrong.violations.push_back(
-                {"", "required", "nothing is to be changed: give priority, max_concurrent or metadata"});
+                {"", "required", "nothing to change: give priority, max_concurrent or metadata"});
         }
         api::read_fields(*object, patch_fields(), patch, wrong.violations);
     }

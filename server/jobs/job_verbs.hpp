@@ -1,48 +1,35 @@
 #pragma once
 
-#include <optional>
+#include <chrono>
+#include <span>
 #include <string>
+#include <string_view>
 
-#include "server/jobs/job_answers.hpp"
-#include "server/jobs/job_journal.hpp"
-#include "server/jobs/job_manager_options.hpp"
-#include "server/jobs/job_patch.hpp"
-#include "server/jobs/job_table.hpp"
-#include "server/jobs/running_jobs.hpp"
-#include "server/jobs/store_keeper.hpp"
-#include "server/jobs/submission.hpp"
+#include "server/jobs/table/job_verdict.hpp"
 
 namespace distilld {
 
-/// What users ask of jobs, judged and begun; the job of an outcome is left out. The table's actions are the caller's to
-/// carry out. The manager's thread; all that it is given must outlive it.
-class JobVerbs {
-  public:
-    struct Parts {
-        JobTable& table;
-        JobJournal& journal;
-        RunningJobs& running;
-        StoreKeeper& keeper;
-        const JobManagerOptions& options;
-    };
-    explicit JobVerbs(Parts parts) : parts_(parts) {}
+class JobTable;
 
-    // See JobManager. ErrorException when the store cannot be read, or not be written where the answer is that it was.
-    JobOutcome cancel(const std::string& id, LastCheckpoint last);
-    JobOutcome pause(const std::string& id);
-    /// Of a job that has ended and is to go on: its spec, which resume() wants to have prepared. Nothing: it needs
-    /// none.
-    std::optional<std::string> spec_to_prepare(const std::string& id);
-    JobOutcome resume(const std::string& id, PreparedSpec prepared);
-    JobOutcome checkpoint(const std::string& id);
-    JobOutcome change(const std::string& id, const JobPatch& patch);
-
-  private:
-    JobOutcome outcome_of(JobVerdict verdict, const std::string& id);
-    JobOutcome revive(const std::string& id, PreparedSpec prepared);
-    void apply(const std::string& id, const JobPatch& patch);
-
-    Parts parts_;
+/// A one-word request about a job. Each row is the route POST /v1/jobs/{id}/NAME and the command `distilld jobs NAME
+/// JOB`, and states what it does and when it is refused. Asking again is not an error.
+struct JobVerb {
+    const char* name;
+    const char* help;  ///< of the command
+    /// Asks the table. not_found: the table does not have the job, which may have ended.
+    JobVerdict (*ask)(JobTable& table, const std::string& id, bool option, std::chrono::steady_clock::time_point now);
+    JobVerdict ended = JobVerdict::terminal;  ///< the verdict if the job has ended
+    bool revives = false;                     ///< a job that has ended is resumed instead
+    bool needs_checkpoints = false;           ///< refused for kinds of jobs without checkpoints
+    /// A query parameter that is true unless given as false. Null: there is none.
+    const char* option = nullptr;
+    const char* option_off = nullptr;   ///< the command's flag that makes it false
+    const char* option_help = nullptr;  ///< of that flag
 };
+
+/// All verbs, in the order of the help.
+[[nodiscard]] std::span<const JobVerb> job_verbs();
+/// The verb of this name, which must exist.
+[[nodiscard]] const JobVerb& job_verb(std::string_view name);
 
 }  // namespace distilld

@@ -13,8 +13,8 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// Bytes of what a worker writes that go to the log of the service, whose size nobody else bounds: a traceback is a few
-/// KiB, and a second a KiB is 84 MiB a day.
+/// Bytes of a worker's output that go to the log of the service, which nothing else bounds: a traceback is a few KiB,
+/// and 1 KiB per second is 84 MiB per day.
 constexpr double kLoggedAtOnce = 256 << 10;
 constexpr double kLoggedPerSecond = 1 << 10;
 
@@ -34,7 +34,7 @@ class LoggedWorker final : public WorkerProcess {
 
     asio::awaitable<Result<WorkerExit>> run(WorkerStart start, EventHandler on_event) override {
         job_id_ = start.job_id;
-        logs_->append(job_id_, "info", start.resume ? "a worker is started, to go on" : "a worker is started");
+        logs_->append(job_id_, "info", start.resume ? "a worker is started, to resume" : "a worker is started");
         EventHandler handler = [this, on_event = std::move(on_event)](const WorkerEvent& event) {
             keep(event);
             on_event(event);

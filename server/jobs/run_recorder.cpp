@@ -17,23 +17,21 @@ RunRecorder::RunRecorder(std::string job_id, std::uint32_t sequence_length, std:
       metrics_(metrics) {}
 
 void RunRecorder::handle(const WorkerEvent& event, Time now) {
+    outcome_.reach.take(event);
     std::visit([&](const auto& it) { on(it, now); }, event);
     count_event(metrics_, id_, sequence_length_, event);
     heard_ = true;
 }
 
 void RunRecorder::on(const StartedEvent& event, Time) {
-    outcome_.reach = {event.first_step, event.first_step};
-    outcome_.cut = {event.batch_size, event.micro_batches};
     if (!waiting_ && gives_reasons() && journal_.job(id_).status_reason) {
-        journal_.edit(id_).job.status_reason.reset();  // that it waited for a worker
+        journal_.edit(id_).job.status_reason.reset();  // the reason was that it waited for a worker
     }
     journal_.edit(id_).job.dtype = event.dtype;
     journal_.append(id_, record_of(event));
 }
 
 void RunRecorder::on(const ProgressEvent& event, Time now) {
-    outcome_.reach.last_step = std::max(outcome_.reach.last_step, event.step);
     journal_.set_progress(id_, event);
     if (last_metrics_ && now - *last_metrics_ < metrics_interval_) {
         return;
@@ -74,7 +72,7 @@ void RunRecorder::on(const WaitingEvent& event, Time) {
 }
 
 void RunRecorder::on(const FinishedEvent& event, Time) {
-    // A run that went on from the end has no step of its own to tell of: what is known of the last one stays.
+    // A run that resumed at the end has no step of its own: what is known of the last one stays.
     auto last = event.last;
     if (const auto& known = journal_.job(id_).progress; known && last.step < known->step) {
         last = *known;
@@ -96,7 +94,7 @@ void RunRecorder::on(const FinishedEvent& event, Time) {
     if (last_metrics_step_ != last.step) {
         journal_.append(id_, record_of(last));
     }
-    auto counted = event.last;  // by this run: what one before it counted is in the metrics already
+    auto counted = event.last;  // by this run; the metrics already have the counts of earlier runs
     counted.step = last.step;
     counted.loss = last.loss;
     if (event.last.step <= outcome_.reach.first_step) {
@@ -105,7 +103,7 @@ void RunRecorder::on(const FinishedEvent& event, Time) {
         counted.tokens_per_second = 0;
     }
     metrics_.progress(id_, counted);
-    // It goes to the disk with the state that follows.
+    // Stored with the state that follows.
     auto& job = journal_.edit(id_).job;
     job.weights_sha256 = event.weights_sha256;
     job.exported_eval_loss = event.exported_eval_loss;

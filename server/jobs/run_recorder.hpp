@@ -6,14 +6,14 @@
 #include <string>
 
 #include "pipeline/core/worker_events.hpp"
-#include "server/jobs/event_records.hpp"
-#include "server/jobs/job_journal.hpp"
-#include "server/jobs/job_metrics.hpp"
-#include "server/jobs/job_table.hpp"
+#include "server/jobs/metrics/job_metrics.hpp"
+#include "server/jobs/store/event_records.hpp"
+#include "server/jobs/store/job_journal.hpp"
+#include "server/jobs/table/job_table.hpp"
 
 namespace distilld {
 
-/// What the worker of one job says, brought to the journal and to the metrics, until it says how it ended.
+/// Records the events of one job's worker in the journal and the metrics, until it reports its end.
 class RunRecorder {
   public:
     /// `metrics_interval`: shortest time between two stored metrics events.
@@ -22,14 +22,14 @@ class RunRecorder {
 
     void handle(const WorkerEvent& event, std::chrono::steady_clock::time_point now);
 
-    /// The worker has said something.
+    /// The worker has sent something.
     [[nodiscard]] bool heard() const noexcept { return heard_; }
-    /// To be asked when the worker has ended.
+    /// Valid when the worker has ended.
     [[nodiscard]] const WorkerOutcome& outcome() const noexcept { return outcome_; }
 
   private:
     using Time = std::chrono::steady_clock::time_point;
-    /// Events of which nothing is to be done but to record them.
+    /// Events that are only recorded.
     template <class Event>
     void on(const Event& event, Time) {
         journal_.append(id_, record_of(event));
@@ -42,7 +42,7 @@ class RunRecorder {
     void on(const FinishedEvent& event, Time now);
     void on(const CancelledEvent& event, Time now);
     void on(const FailedEvent& event, Time now);
-    /// What the worker waits for is the reason of a job that is running. Of one on its way to a pause that is the
+    /// The reason of a running job is what its worker waits for; while it is on its way to a pause, the reason is the
     /// pause.
     [[nodiscard]] bool gives_reasons() const;
     void end(WorkerOutcome::Kind kind, bool checkpoint = false, api::StatusReason reason = {});

@@ -7,7 +7,7 @@
 #include "api/job_spec_json.hpp"
 #include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/run_on.hpp"
-#include "server/jobs/event_records.hpp"
+#include "server/jobs/store/event_records.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld {
@@ -38,28 +38,29 @@ RunningJobs::RunningJobs(asio::any_io_executor executor, asio::any_io_executor d
       journal_(journal),
       metrics_(metrics),
       callbacks_(std::move(callbacks)),
-      slots_(options.places.empty() ? shared_slots(options.slots) : options.places),
+      slots_(options.slot_layout.empty() ? shared_slots(options.slots) : options.slot_layout),
       runs_(executor_, {.on_failure = log_failure}) {
-    metrics_.set_slots(slots_.busy(), slots_.free());
+    show_slots();
 }
 
 std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resume,
-                                                const std::optional<MicroBatches>& cut) {
+                                                const std::optional<MicroBatches>& split) {
     WorkerStart start;
     start.resume = resume;
     start.job_id = id;
     std::uint32_t sequence_length = 0;
-    bool newly_cut = false;
+    bool newly_split = false;
     std::unique_ptr<WorkerProcess> worker;
     try {
         start.spec_json = journal_.get(id).value().resolved_spec_json;
     } catch (const ErrorException& error) {
         return not_started("store_unavailable", error.what());
     }
-    auto spec = api::parse_job_spec(start.spec_json);  // of one that cannot be read the worker says what is wrong
-    if (spec) {
-        sequence_length = spec->dataset.sequence_length;
-        newly_cut = cut && *cut != MicroBatches{spec->training.batch_size, spec->training.micro_batches};
+    start.spec = journal_.spec(id);  // if it is not valid, the worker says why
+    if (start.spec) {
+        const TrainingSpec& training = start.spec->training;
+        sequence_length = start.spec->dataset.sequence_length;
+        newly_split = split && *split != MicroBatches{training.batch_size, training.micro_batches};
     }
     const Slot* slot = slots_.take(id);
     if (slot == nullptr) {
@@ -71,13 +72,15 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
         slots_.release(id);
         return not_started(kWorkerNotStarted, std::string("no worker can be made: ") + error.what());
     }
-    metrics_.set_slots(slots_.busy(), slots_.free());
+    show_slots();
     const auto active = std::make_shared<Active>(
         Active{std::move(worker), RunRecorder(id, sequence_length, options_.metrics_interval, journal_, metrics_)});
     auto& stored = journal_.edit(id);
     if (const auto submitted = api::parse_rfc3339(stored.job.created_at); submitted && stored.job.started_at.empty()) {
         const std::chrono::duration<double> waited = std::chrono::system_clock::now() - *submitted;
-        metrics_.left_queue(std::max(0.0, waited.count()));  // the clock may have been set meanwhile
+        metrics_.update([&waited](ServiceCounts& counts) {
+            counts.queue_waits.observe(std::max(0.0, waited.count()));  // the clock may have been changed meanwhile
+        });
     }
     stored.job.state = api::JobState::running;
     stored.job.started_at = now_text();
@@ -89,36 +92,23 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
     }
     active_[id] = active;
     if (stored.job.max_concurrent) {
-        set_limit(id, *stored.job.max_concurrent);
+        tell(id, SetLimitCommand{*stored.job.max_concurrent});
     }
     metrics_.run_started(id);
-    if (newly_cut) {
-        start.spec_json = with_micro_batches(start.spec_json, *cut);
-        journal_.set_resolved_spec(id, start.spec_json);
-        metrics_.worker_oom_restarted();
+    if (newly_split) {
+        take_micro_batches(start, *split);
+        journal_.set_resolved_spec(id, start.spec_json, start.spec);
+        metrics_.update([](ServiceCounts& counts) { ++counts.worker_oom_restarts; });
     }
     journal_.append(id, state_record(stored.job));
-    auto known = spec ? std::optional(*std::move(spec)) : std::nullopt;
-    auto running = run_job(id, active, std::move(start), std::move(known));
+    auto running = run_job(id, active, std::move(start));
     static_cast<void>(runs_.spawn(std::move(running)));  // closed only when none is started
     return std::nullopt;
 }
 
-void RunningJobs::stop(const std::string& id, LastCheckpoint last) {
-    send(id, CancelCommand{last == LastCheckpoint::write});
-}
-
-void RunningJobs::checkpoint(const std::string& id) {
-    send(id, CheckpointCommand{});
-}
-
-void RunningJobs::set_limit(const std::string& id, std::uint32_t max_concurrent) {
-    send(id, SetLimitCommand{max_concurrent});
-}
-
-void RunningJobs::send(const std::string& id, const WorkerCommand& command) {
+void RunningJobs::tell(const std::string& id, const WorkerCommand& order) {
     if (const auto active = active_.find(id); active != active_.end()) {
-        active->second->worker->send(command);
+        active->second->worker->send(order);
     }
 }
 
@@ -138,14 +128,14 @@ asio::awaitable<void> RunningJobs::join() {
     co_await runs_.join();
 }
 
-asio::awaitable<std::optional<FailedEvent>> RunningJobs::judge(JobSpec spec, WorkerStart& start) {
+asio::awaitable<std::optional<FailedEvent>> RunningJobs::judge(WorkerStart& start) {
     struct Verdict {
         api::SpecViolations refused;
         std::optional<FileRule> files;
     };
-    auto look = [&options = options_, spec = std::move(spec)] {
-        return Verdict{options.admit_again ? options.admit_again(spec) : api::SpecViolations(),
-                       options.files ? options.files(spec) : std::nullopt};
+    auto look = [&options = options_, spec = start.spec] {
+        return Verdict{options.start_policy ? options.start_policy(*spec) : api::SpecViolations(),
+                       options.files ? options.files(*spec) : std::nullopt};
     };
     Verdict verdict = co_await run_on(disk_, std::move(look));
     if (const auto& violations = verdict.refused.violations; !violations.empty()) {
@@ -155,8 +145,7 @@ asio::awaitable<std::optional<FailedEvent>> RunningJobs::judge(JobSpec spec, Wor
     co_return std::nullopt;
 }
 
-asio::awaitable<void> RunningJobs::run_job(std::string id, std::shared_ptr<Active> active, WorkerStart start,
-                                           std::optional<JobSpec> spec) {
+asio::awaitable<void> RunningJobs::run_job(std::string id, std::shared_ptr<Active> active, WorkerStart start) {
     std::string trouble;
     try {
         const WorkerProcess::EventHandler on_event = [this, &active](const WorkerEvent& event) {
@@ -164,8 +153,8 @@ asio::awaitable<void> RunningJobs::run_job(std::string id, std::shared_ptr<Activ
             callbacks_.on_event(event);
         };
         std::optional<FailedEvent> refused;
-        if (spec && (options_.admit_again || options_.files)) {
-            refused = co_await judge(*std::move(spec), start);
+        if (start.spec && (options_.start_policy || options_.files)) {
+            refused = co_await judge(start);
         }
         if (refused) {
             on_event(*refused);
@@ -176,7 +165,7 @@ asio::awaitable<void> RunningJobs::run_job(std::string id, std::shared_ptr<Activ
         trouble = error.what();
     }
     auto outcome = active->run.outcome();
-    // Descriptors, processes, memory or the program were missing: none of it is for the job to mend.
+    // Descriptors, processes, memory or the program were missing: nothing that the job could fix.
     if (!trouble.empty() && !active->run.heard()) {
         outcome = not_started(kWorkerNotStarted, std::move(trouble));
     } else if (outcome.kind == WorkerOutcome::Kind::died && outcome.reason.message.empty()) {
@@ -188,9 +177,14 @@ asio::awaitable<void> RunningJobs::run_job(std::string id, std::shared_ptr<Activ
     callbacks_.on_ended(id, outcome);
 }
 
+void RunningJobs::show_slots() {
+    metrics_.update(
+        [this](ServiceCounts& counts) { counts.slots = {{"busy", slots_.busy()}, {"free", slots_.free()}}; });
+}
+
 void RunningJobs::free_slot(const std::string& id) {
     slots_.release(id);
-    metrics_.set_slots(slots_.busy(), slots_.free());
+    show_slots();
     auto& job = journal_.edit(id).job;
     job.slot.reset();
     job.cores.clear();

@@ -28,7 +28,7 @@ std::vector<ExportedFile> exported_files(const api::Job& job) {
         return files;
     }
     api::Job model = job;
-    model.resolved_spec_json.clear();  // what sinks wrote is no part of it
+    model.resolved_spec_json.clear();  // files of sinks are not part of the model
     const auto folder = artifact_folder_of(model);
     if (!folder || !*folder) {
         return files;
@@ -51,7 +51,7 @@ ArtifactFile open_exported(const api::Job& job, const std::string& name) {
         throw ErrorException(file.error());
     }
     if (!*file) {
-        throw ErrorException(io_error(job.output + ": " + name + " is not there any more"));
+        throw ErrorException(io_error(job.output + ": " + name + " no longer exists"));
     }
     return std::move(**file);
 }

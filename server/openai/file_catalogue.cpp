@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "server/jobs/job_rows.hpp"
+#include "server/jobs/store/job_rows.hpp"
 #include "server/support/sqlite.hpp"
 
 namespace distilld::openai {
@@ -110,7 +110,7 @@ class SqliteFileCatalogue final : public FileCatalogue {
   private:
     static std::string select(const char* tail) { return std::string(kColumns) + tail; }
 
-    sqlite::Database database_;  // before the statements: they end first
+    sqlite::Database database_;  // before the statements, which are destroyed first
     sqlite::Statement insert_{database_,
                               "INSERT INTO files (id, filename, purpose, bytes, created_at, owner_id) VALUES (?1, ?2, "
                               "?3, ?4, ?5, ?6)"};

@@ -12,14 +12,14 @@
 
 namespace distilld::openai {
 
-/// What is known of a file that a client has sent.
+/// The record of an uploaded file.
 struct UploadedFile {
     std::string id;        ///< "file-" and 24 hexadecimal digits
-    std::string filename;  ///< as the client called it; no path
+    std::string filename;  ///< as the client named it; not a path
     std::string purpose;
     std::uint64_t bytes = 0;
     std::int64_t created_at = 0;  ///< Unix time in seconds
-    std::string owner_id{};       ///< of the key that it was sent with; empty = administrators' alone
+    std::string owner_id{};       ///< of the uploading key; empty = only administrators
 };
 
 struct FileQuery {
@@ -32,27 +32,27 @@ struct FileQuery {
 struct FilePage {
     std::vector<UploadedFile> files;
     bool has_more = false;
-    bool unknown_after = false;  ///< `after` names no file
+    bool unknown_after = false;  ///< `after` is not a file
 };
 
-/// The rows of the uploaded files in the job store's database. One thread at a time; beside the store's own. What the
-/// database refuses is thrown as ErrorException (io) that names it.
+/// The rows of the uploaded files in the job store's database, on a connection of its own. One thread at a time.
+/// Database errors are thrown as ErrorException (io) that names the file.
 class FileCatalogue {
   public:
     virtual ~FileCatalogue() = default;
     virtual void add(const UploadedFile& file) = 0;
     [[nodiscard]] virtual std::optional<UploadedFile> get(const std::string& id) = 0;
     [[nodiscard]] virtual FilePage list(const FileQuery& query) = 0;
-    /// Of all files.
+    /// The sum over all files.
     [[nodiscard]] virtual std::uint64_t bytes() = 0;
-    /// A job that has not ended, as far as the database knows, and whose spec names the file; none of `ended`.
+    /// An unfinished job, according to the database and except for `ended`, that uses the file.
     [[nodiscard]] virtual std::optional<std::string> user_of(const std::string& id,
                                                              const std::set<std::string>& ended) = 0;
-    /// False: there is none.
+    /// False: there is no such file.
     virtual bool remove(const std::string& id) = 0;
 };
 
-/// `database`: file of the job store, which has been opened before. Creates its own table there if it is missing.
+/// `database`: file of the job store, which must exist. Creates its own table there if it is missing.
 [[nodiscard]] Result<std::unique_ptr<FileCatalogue>> open_file_catalogue(const std::filesystem::path& database);
 
 }  // namespace distilld::openai

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "pipeline/async/run_on.hpp"
-#include "server/jobs/api_route.hpp"
-#include "server/jobs/job_access.hpp"
-#include "server/jobs/query_reader.hpp"
+#include "server/jobs/routes/api_route.hpp"
+#include "server/jobs/routes/job_access.hpp"
+#include "server/jobs/routes/query_reader.hpp"
 #include "server/openai/exported_files.hpp"
 #include "server/openai/openai_objects.hpp"
 #include "server/openai/openai_routes.hpp"
@@ -20,12 +20,12 @@ namespace {
 
 namespace asio = boost::asio;
 namespace json = boost::json;
-using api::BodyEnd;
-using api::Request;
-using api::Response;
+using http::BodyEnd;
+using http::Request;
+using http::Response;
 
-constexpr std::uint32_t kListMax = 10'000;  // as OpenAI's
-/// Of the form around the file.
+constexpr std::uint32_t kListMax = 10'000;  // the same as OpenAI's
+/// Allowance for the form around the file.
 constexpr std::uint64_t kFormBytes = 64U << 10;
 
 [[noreturn]] void file_not_found(const Request& request, const std::string& id) {
@@ -39,7 +39,7 @@ constexpr std::uint64_t kFormBytes = 64U << 10;
            "file");
 }
 
-/// What an upload's error comes to.
+/// Answers an upload's error.
 [[noreturn]] void refuse_upload(const Request& request, const FileStore& files, const FileUpload& upload,
                                 const Error& error) {
     if (upload.no_room()) {
@@ -55,7 +55,7 @@ constexpr std::uint64_t kFormBytes = 64U << 10;
     throw ErrorException(error);
 }
 
-/// Of the file in a form, by the form's length; 0 where the request does not say it.
+/// A lower bound for the file's size, from the form's Content-Length; 0 without that header.
 std::uint64_t least_file_bytes(const Request& request) {
     const auto text = request.header("content-length").value_or("");
     std::uint64_t length = 0;
@@ -63,7 +63,7 @@ std::uint64_t least_file_bytes(const Request& request) {
     return length - std::min(length, kFormBytes);
 }
 
-/// A file that a client sent, or one that a job has made.
+/// A file that a client uploaded or a job exported.
 struct FoundFile {
     json::object object;
     FileOpener open;
@@ -73,7 +73,7 @@ struct FoundFile {
 void check_owner(const Request& request, const std::string& owner_id) {
     if (!may_act_on(owner_id, request)) {
         refuse(request, 403, "not_your_file",
-               "the file is of another key: its bytes are for that one and for keys of role admin", "id");
+               "the file belongs to another key: only that key and keys of role admin may read it", "id");
     }
 }
 
@@ -125,7 +125,7 @@ class FileApi {
         reader.finish();
         const auto page = co_await parts_.files->list(query);
         if (page.unknown_after) {
-            refuse(request, 400, "invalid_parameter", "after names no file: '" + query.after + "'", "after");
+            refuse(request, 400, "invalid_parameter", "after is not the id of a file: '" + query.after + "'", "after");
         }
         json::array data;
         for (const auto& file : page.files) {

@@ -9,9 +9,9 @@
 #include <system_error>
 #include <utility>
 
-#include "base/open_file.hpp"
+#include "base/files/open_file.hpp"
 #include "pipeline/async/run_on.hpp"
-#include "server/jobs/new_job.hpp"
+#include "server/jobs/job_answers.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld::openai {
@@ -21,7 +21,7 @@ namespace asio = boost::asio;
 
 constexpr std::size_t kPieceBytes = 256U << 10;
 
-/// ErrorException when it cannot be opened.
+/// ErrorException if it cannot be opened.
 ArtifactFile open_stored(const std::filesystem::path& file) {
     Descriptor opened = open_file(file, O_RDONLY | O_NOFOLLOW).value();
     struct stat status{};
@@ -31,7 +31,7 @@ ArtifactFile open_stored(const std::filesystem::path& file) {
     return {std::move(opened), file.string(), static_cast<std::uint64_t>(status.st_size), status.st_mtime};
 }
 
-class FileContent final : public api::BodyStream {
+class FileContent final : public http::BodyStream {
   public:
     FileContent(std::shared_ptr<asio::thread_pool> disk, std::shared_ptr<ArtifactFile> file)
         : disk_(std::move(disk)), file_(std::move(file)) {}
@@ -87,7 +87,7 @@ Result<void> FileStore::clean() {
         if (!id.starts_with("file-") || catalogue_->get(id)) {
             continue;
         }
-        log::info("files", entry->path().string() + " is no whole file: removed");
+        log::info("files", entry->path().string() + " is not a complete file: removed");
         std::error_code ignored;
         std::filesystem::remove_all(entry->path(), ignored);
     }
@@ -141,7 +141,7 @@ asio::awaitable<FileRemoval> FileStore::remove(std::string id, std::set<std::str
     });
 }
 
-asio::awaitable<std::unique_ptr<api::BodyStream>> FileStore::content(FileOpener open) {
+asio::awaitable<std::unique_ptr<http::BodyStream>> FileStore::content(FileOpener open) {
     auto opening =
         run_on(disk_->get_executor(), [open = std::move(open)] { return std::make_shared<ArtifactFile>(open()); });
     auto opened = co_await std::move(opening);

@@ -1,17 +1,18 @@
 #include "server/openai/file_upload.hpp"
 
 #include <sys/stat.h>
-
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
 #include <utility>
 
-#include "api/text_checks.hpp"
+#include "api/kinds/text_checks.hpp"
 #include "base/unix_time.hpp"
 #include "base/utf8.hpp"
 
 namespace distilld::openai {
+
 namespace {
 
 constexpr std::size_t kMaxName = 255;
@@ -24,6 +25,33 @@ bool is_name(const std::string& text) {
 
 }  // namespace
 
+bool UploadSpace::has_room(std::uint64_t bytes) {
+    const std::lock_guard guard(mutex_);
+    return taken_ <= limit_ && bytes <= limit_ - taken_;
+}
+
+bool UploadSpace::take(std::uint64_t bytes) {
+    const std::lock_guard guard(mutex_);
+    if (taken_ > limit_ || bytes > limit_ - taken_) {
+        return false;
+    }
+    taken_ += bytes;
+    return true;
+}
+
+void UploadSpace::give_back(std::uint64_t bytes) {
+    const std::lock_guard guard(mutex_);
+    taken_ -= std::min(taken_, bytes);
+}
+
+bool SpaceClaim::use(std::uint64_t bytes) {
+    if (!space_->take(bytes)) {
+        return false;
+    }
+    used_ += bytes;
+    return true;
+}
+
 FileUpload::FileUpload(std::filesystem::path folder, std::string id, const std::string& boundary,
                        std::shared_ptr<UploadSpace> space)
     : folder_(std::move(folder)), claim_(std::move(space)), reader_(boundary, *this) {
@@ -33,7 +61,7 @@ FileUpload::FileUpload(std::filesystem::path folder, std::string id, const std::
 FileUpload::~FileUpload() {
     out_.reset();
     if (!kept_) {
-        std::error_code ignored;  // what stays is removed when the service starts
+        std::error_code ignored;  // remains are removed at the service's next start
         std::filesystem::remove_all(folder_, ignored);
     }
 }
@@ -112,7 +140,7 @@ Result<void> FileUpload::data(std::string_view bytes) {
     if (part_ == Part::file) {
         if (!claim_.use(bytes.size())) {
             no_room_ = true;
-            return Error{ErrorKind::disk_full, "there is no room for the file among those that were sent before"};
+            return Error{ErrorKind::disk_full, "there is no space for the file beside those sent before"};
         }
         file_.bytes += bytes.size();
         return out_->write(bytes);

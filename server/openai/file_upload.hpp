@@ -3,46 +3,85 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/error.hpp"
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "server/http/multipart_reader.hpp"
 #include "server/openai/file_catalogue.hpp"
-#include "server/openai/upload_space.hpp"
 
 namespace distilld::openai {
 
-/// What the bytes of an uploaded file are called in its own folder, whatever the client calls them: a client's name may
-/// hold what specs read as a pattern.
+/// The space for all uploaded files together. Any thread.
+class UploadSpace {
+  public:
+    /// `taken`: bytes of the existing files, which may exceed the limit.
+    UploadSpace(std::uint64_t limit, std::uint64_t taken) : limit_(limit), taken_(taken) {}
+
+    /// Whether this many bytes are free now. Reserves nothing.
+    [[nodiscard]] bool has_room(std::uint64_t bytes);
+    /// Reserves space. False: not enough is free, and nothing is reserved.
+    [[nodiscard]] bool take(std::uint64_t bytes);
+    void give_back(std::uint64_t bytes);
+    [[nodiscard]] std::uint64_t limit() const noexcept { return limit_; }
+
+  private:
+    const std::uint64_t limit_;
+    std::mutex mutex_;
+    std::uint64_t taken_;
+};
+
+/// The share of one upload; returned at its end unless keep() is called. One thread at a time.
+class SpaceClaim {
+  public:
+    explicit SpaceClaim(std::shared_ptr<UploadSpace> space) : space_(std::move(space)) {}
+    ~SpaceClaim() { space_->give_back(used_); }
+    SpaceClaim(const SpaceClaim&) = delete;
+    SpaceClaim& operator=(const SpaceClaim&) = delete;
+
+    /// Reserves space for received bytes of the file. False: no space.
+    [[nodiscard]] bool use(std::uint64_t bytes);
+    /// Whether this many more fit now. They are not reserved, because announced bytes may never arrive.
+    [[nodiscard]] bool has_room(std::uint64_t bytes) { return space_->has_room(bytes); }
+    /// The space stays taken; removing the file returns it.
+    void keep() { used_ = 0; }
+
+  private:
+    const std::shared_ptr<UploadSpace> space_;
+    std::uint64_t used_ = 0;
+};
+
+/// The name of an uploaded file in its own folder, because a client's name may look like a pattern in specs.
 inline constexpr const char* kStoredName = "data";
-/// The purpose of files that jobs train on: the only one that there is.
+/// The purpose of training files, the only one.
 inline constexpr const char* kFineTune = "fine-tune";
 
-/// Takes a form with the fields `purpose` and `file` and writes the file as it comes, into a folder of its own that is
-/// gone again unless keep() was called. One thread at a time; blocks.
+/// Reads a form with the fields `purpose` and `file` and writes the file as it arrives, into its own folder, which is
+/// removed unless keep() is called. One thread at a time; blocks.
 class FileUpload final : private http::MultipartHandler {
   public:
-    /// `folder` is made; the one above it must be there.
+    /// `folder` is created; its parent must exist.
     FileUpload(std::filesystem::path folder, std::string id, const std::string& boundary,
                std::shared_ptr<UploadSpace> space);
     ~FileUpload() override;
     FileUpload(const FileUpload&) = delete;
     FileUpload& operator=(const FileUpload&) = delete;
 
-    /// Whether there is room for a file of so many bytes among the others at the moment.
+    /// Whether a file of this size currently fits.
     [[nodiscard]] bool has_room(std::uint64_t bytes) { return claim_.has_room(bytes); }
-    /// The next bytes of the form. Errors: invalid_input (the form's, see field()), disk_full (the disk is, or there is
-    /// no room for the file among the others: no_room()), io.
+    /// The next bytes of the form. Errors: invalid_input (in the form; see field()), disk_full (the disk is full, or
+    /// uploads have used up their space: no_room()), io.
     Result<void> take(std::string_view bytes);
-    /// The form has ended: the file is on disk when this returns.
+    /// To be called at the end of the form. The file is on disk when it returns.
     Result<UploadedFile> finish();
-    /// Of a file that has finished: it stays.
+    /// Keeps a finished file.
     void keep();
     [[nodiscard]] bool no_room() const noexcept { return no_room_; }
-    /// Which field of the form is to blame for an invalid_input; empty = none.
+    /// The field of the form at fault for an invalid_input; empty = none.
     [[nodiscard]] const std::string& field() const noexcept { return field_; }
 
   private:

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/object_fields.hpp"
+#include "api/kinds/object_fields.hpp"
 #include "base/json_text.hpp"
 #include "server/jobs/job_patch.hpp"
 
@@ -27,7 +27,7 @@ std::vector<api::ObjectField<FineTuningRequest>> request_fields() {
             {"metadata", api::make_field(metadata_kind(false), &Asked::metadata)}};
 }
 
-/// A member that stands for a field of the spec.
+/// A member that maps to a field of the spec.
 struct Alias {
     const char* member;
     const char* section;
@@ -38,7 +38,7 @@ constexpr std::array kHyperparameters{Alias{"n_epochs", "training", "epochs"},
 
 class Reader {
   public:
-    /// Null stands for what is left out, as clients send it.
+    /// Clients send null for members that they leave out.
     explicit Reader(json::object body) : body_(std::move(body)) {
         for (auto member = body_.begin(); member != body_.end();) {
             member = member->value().is_null() ? body_.stable_erase(member) : member + 1;
@@ -53,8 +53,7 @@ class Reader {
         }
         if (const auto* integrations = body_.if_contains("integrations");
             integrations != nullptr && !(integrations->is_array() && integrations->get_array().empty())) {
-            violate("/integrations", "unsupported",
-                    "there are none; the spec's metrics in method.distillation name where figures go");
+            violate("/integrations", "unsupported", "not supported; set metrics in the spec of method.distillation");
         }
         if (read_method()) {
             fill_spec();
@@ -70,7 +69,7 @@ class Reader {
         violations_.violations.push_back({std::move(pointer), std::move(code), std::move(detail)});
     }
 
-    /// Null: it is absent or null, which clients send for what they leave out.
+    /// Null: absent or null, which clients send for members that they leave out.
     static const json::value* given(const json::object& object, std::string_view name) {
         const auto* value = object.if_contains(name);
         return value == nullptr || value->is_null() ? nullptr : value;
@@ -100,7 +99,7 @@ class Reader {
         return true;
     }
 
-    /// The section of the spec, made when it is missing. Null: it is there and no object, which the spec's reader says.
+    /// The section of the spec, created if missing. Null: not an object, which the spec's parser reports.
     json::object* section(const char* name) {
         auto& value = request_.spec[name];
         if (value.is_null()) {
@@ -109,7 +108,7 @@ class Reader {
         return value.if_object();
     }
 
-    /// What the request says beside `method` must not stand in it as well.
+    /// A value outside `method` must not also appear inside it.
     void put(const char* section_name, const char* field, const std::string& place, json::value value) {
         auto* object = section_name == nullptr ? &request_.spec : section(section_name);
         if (object == nullptr) {
@@ -134,9 +133,9 @@ class Reader {
         refuse_ours(request_.spec, "output", "/output", "the service chooses the folder: leave it out");
         refuse_ours(request_.spec, "kind", "/kind", "a fine-tuning job trains: leave it out");
         if (const auto* dataset = section("dataset"); dataset != nullptr) {
-            refuse_ours(*dataset, "train", "/dataset/train", "the training_file stands for it: leave it out");
+            refuse_ours(*dataset, "train", "/dataset/train", "given by training_file: leave it out");
             if (!request_.validation_file.empty()) {
-                refuse_ours(*dataset, "eval", "/dataset/eval", "the validation_file stands for it: leave it out");
+                refuse_ours(*dataset, "eval", "/dataset/eval", "given by validation_file: leave it out");
             }
         }
         request_.places.emplace("/dataset/train", "/training_file");
@@ -156,7 +155,7 @@ class Reader {
     void fill_student() {
         auto* student = section("student");
         if (student == nullptr || student->contains("model") || student->contains("config")) {
-            return;  // it says what it is, and `model` is what the client calls it
+            return;  // the student is complete, and `model` is only the client's name for it
         }
         if (request_.model == kScratch) {
             violate(kDistillation + std::string("/student/config"), "required",

@@ -6,16 +6,16 @@
 #include <utility>
 
 #include "api/problem.hpp"
+#include "base/json_text.hpp"
 #include "pipeline/async/run_on.hpp"
-#include "server/jobs/api_route.hpp"
-#include "server/jobs/job_access.hpp"
-#include "server/jobs/job_refusals.hpp"
-#include "server/jobs/job_requests.hpp"
-#include "server/jobs/new_job.hpp"
-#include "server/jobs/query_reader.hpp"
+#include "server/jobs/routes/api_route.hpp"
+#include "server/jobs/routes/event_stream.hpp"
+#include "server/jobs/routes/job_access.hpp"
+#include "server/jobs/routes/job_refusals.hpp"
+#include "server/jobs/routes/job_requests.hpp"
+#include "server/jobs/routes/query_reader.hpp"
 #include "server/openai/exported_files.hpp"
 #include "server/openai/fine_tuning_request.hpp"
-#include "server/openai/fine_tuning_stream.hpp"
 #include "server/openai/openai_objects.hpp"
 #include "server/openai/openai_routes.hpp"
 
@@ -24,17 +24,27 @@ namespace {
 
 namespace asio = boost::asio;
 namespace json = boost::json;
-using api::Request;
-using api::Response;
+using http::Request;
+using http::Response;
 
 constexpr std::uint32_t kListDefault = 20;
 constexpr std::uint32_t kListMax = 100;
 constexpr std::uint32_t kEventsMax = 1000;
 constexpr std::uint32_t kCheckpointsDefault = 10;
-/// Losses of checkpoints are looked up among so many points of the run.
+/// The losses of checkpoints are looked up in this many points of the run.
 constexpr std::uint32_t kPoints = 10'000;
 
-/// OpenAI's clients read `error.param`, and expect a member's name in it; what lies deeper has a pointer.
+/// A job's events in the stream format of OpenAI's clients: `data:` with one event object each, and `data: [DONE]` at
+/// the job's end.
+EventWriter event_writer(const std::string& job_id) {
+    return {[job_id](const api::JobEvent& event, std::uint64_t) {
+                return "id: " + std::to_string(event.sequence) +
+                       "\ndata: " + to_text(fine_tuning_event(job_id, event)) + "\n\n";
+            },
+            [](const api::Job&) { return std::string("data: [DONE]\n\n"); }};
+}
+
+/// OpenAI's clients expect the name of a member in `error.param`; deeper fields keep their pointer.
 Response refused_request(const Request& request, const api::SpecViolations& violations, unsigned status) {
     auto problem = api::spec_problem(violations, request.path);
     problem.status = status;
@@ -43,7 +53,7 @@ Response refused_request(const Request& request, const api::SpecViolations& viol
     if (problem.param.rfind('/') == 0) {
         problem.param.erase(0, 1);
     }
-    return api::to_response(problem);
+    return http::to_response(problem);
 }
 
 /// The newest value at or before the step.
@@ -79,7 +89,7 @@ class FineTuningApi {
                                                                      {"/validation_file", asked->validation_file}};
         for (const auto& [member, id] : files) {
             const auto file = co_await parts_.files->get(id);
-            // One of another key looks as if it were not there.
+            // A file of another key is reported as missing.
             if (!id.empty() && (!file || !may_act_on(file->owner_id, request))) {
                 missing.violations.push_back({member, "not_found", "there is no file '" + id + "'"});
             }
@@ -126,7 +136,7 @@ class FineTuningApi {
         reader.finish();
         const auto page = co_await parts_.manager.list(query);
         if (page.unknown_after) {
-            refuse(request, 400, "invalid_parameter", "after names no job: '" + query.after + "'", "after");
+            refuse(request, 400, "invalid_parameter", "after is not the id of a job: '" + query.after + "'", "after");
         }
         json::array data;
         for (const auto& job : page.jobs) {
@@ -141,24 +151,9 @@ class FineTuningApi {
         co_return co_await as_it_is(std::move(request));
     }
 
-    asio::awaitable<Response> cancel(Request request) {
-        check_query(request, {});
-        const JobOutcome outcome =
-            co_await parts_.manager.cancel(std::string(request.path_parameter("id")), LastCheckpoint::write);
-        co_return co_await after_verb(std::move(request), outcome);
-    }
-
-    asio::awaitable<Response> pause(Request request) {
-        check_query(request, {});
-        const JobOutcome outcome = co_await parts_.manager.pause(std::string(request.path_parameter("id")));
-        co_return co_await after_verb(std::move(request), outcome);
-    }
-
-    asio::awaitable<Response> resume(Request request) {
-        check_query(request, {});
-        const JobOutcome outcome = co_await parts_.manager.resume(std::string(request.path_parameter("id")));
-        co_return co_await after_verb(std::move(request), outcome);
-    }
+    asio::awaitable<Response> cancel(Request request) { return ask("cancel", std::move(request)); }
+    asio::awaitable<Response> pause(Request request) { return ask("pause", std::move(request)); }
+    asio::awaitable<Response> resume(Request request) { return ask("resume", std::move(request)); }
 
     asio::awaitable<Response> events(Request request) {
         const std::string id(request.path_parameter("id"));
@@ -170,18 +165,14 @@ class FineTuningApi {
         query.finish();
         if (streams) {
             static_cast<void>(co_await job_of(parts_.manager, request));
-            Response response;
-            response.content_type = "text/event-stream";
-            response.headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}};
-            response.stream = make_fine_tuning_stream(parts_.manager, id, after.value_or(0));
-            co_return response;
+            co_return event_stream(parts_.manager, id, after.value_or(0), event_writer(id));
         }
         constexpr auto kNewest = std::numeric_limits<std::uint64_t>::max();
         auto reading = newest_first ? parts_.manager.events_before(id, after.value_or(kNewest), limit)
                                     : parts_.manager.events(id, after.value_or(0), limit);
         const auto batch = co_await std::move(reading);
         if (!batch.found) {
-            job_not_found(request, id);
+            job_not_found(request);
         }
         json::array data;
         for (const auto& event : batch.events) {
@@ -206,8 +197,8 @@ class FineTuningApi {
             next = std::ranges::find_if(newest_first,
                                         [&](const auto& one) { return checkpoint_id(job.id, one) == *after; });
             if (next == newest_first.end()) {
-                refuse(request, 400, "invalid_parameter", "after names no checkpoint: '" + std::string(*after) + "'",
-                       "after");
+                refuse(request, 400, "invalid_parameter",
+                       "after is not the id of a checkpoint: '" + std::string(*after) + "'", "after");
             }
             ++next;
         }
@@ -221,7 +212,10 @@ class FineTuningApi {
     }
 
   private:
-    asio::awaitable<Response> after_verb(Request request, JobOutcome outcome) {
+    asio::awaitable<Response> ask(const char* verb, Request request) {
+        check_query(request, {});
+        const std::string id(request.path_parameter("id"));
+        const JobOutcome outcome = co_await parts_.manager.command(id, job_verb(verb));
         if (outcome.kind != JobVerdict::accepted) {
             co_return refusal(request, outcome);
         }
@@ -234,7 +228,7 @@ class FineTuningApi {
         co_return json_response(200, body);
     }
 
-    /// `job` with its specs, as who asks may see it.
+    /// `job` with its specs, as the caller may see it.
     asio::awaitable<json::object> shown(const Request& request, api::Job job) {
         job = visible_job(std::move(job), request);
         auto looking = run_on(parts_.files->disk(), [job] { return exported_files(job); });
@@ -249,7 +243,7 @@ class FineTuningApi {
         }
         const auto sequence = sequence_of_event(id, *after);
         if (!sequence) {
-            query.wrong("after", "after names no event of job '" + id + "': '" + std::string(*after) + "'");
+            query.wrong("after", "after is not the id of an event of job '" + id + "': '" + std::string(*after) + "'");
         }
         return sequence;
     }

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "pipeline/async/run_on.hpp"
-#include "server/jobs/api_route.hpp"
-#include "server/jobs/job_access.hpp"
-#include "server/jobs/query_reader.hpp"
+#include "server/jobs/routes/api_route.hpp"
+#include "server/jobs/routes/job_access.hpp"
+#include "server/jobs/routes/query_reader.hpp"
 #include "server/openai/exported_files.hpp"
 #include "server/openai/openai_objects.hpp"
 #include "server/openai/openai_routes.hpp"
@@ -17,11 +17,11 @@ namespace {
 
 namespace asio = boost::asio;
 namespace json = boost::json;
-using api::Request;
-using api::Response;
+using http::Request;
+using http::Response;
 
 constexpr std::uint32_t kPage = 100;
-/// OpenAI's list has no pages: so many of the newest are enough for one answer.
+/// OpenAI's list has no pages, so one answer holds at most this many models, the newest first.
 constexpr std::size_t kListMax = 1000;
 
 bool has_weights(const api::Job& job) {
@@ -64,13 +64,12 @@ class ModelApi {
         check_query(request, {});
         const auto job = co_await found(request);
         if (!may_act_on(job.owner_id, request)) {
-            refuse(request, 403, "not_your_job", "the model is of a job of another key", "model");
+            refuse(request, 403, "not_your_job", "the model belongs to a job of another key", "model");
         }
         const std::filesystem::path folder = job.output;
         if (folder != parts_.outputs / job.id) {
             refuse(request, 409, "folder_of_the_user",
-                   "the model lies in the folder that the job's spec named, " + job.output +
-                       ": whoever named it removes it",
+                   "the model lies in the folder that the job's spec named, " + job.output + ": remove it there",
                    "model");
         }
         auto removing = run_on(parts_.files->disk(), [folder] {
@@ -86,14 +85,15 @@ class ModelApi {
     }
 
     asio::awaitable<Response> serve(Request request) {
-        refuse(request, 404, "not_an_inference_server",
-               "this service trains models and does not serve them: take the model with 'distilld jobs download ID', "
-               "and serve its folder as docs/use-the-student.md says");
+        refuse(
+            request, 404, "not_an_inference_server",
+            "this service trains models and does not serve them: download the model with 'distilld jobs download ID', "
+            "and serve its folder as docs/use-the-student.md says");
         co_return Response();
     }
 
   private:
-    /// The model of the job.
+    /// Whether the job's model exists.
     asio::awaitable<bool> is_there(api::Job job) {
         return run_on(parts_.files->disk(), [job = std::move(job)] { return has_weights(job); });
     }
@@ -123,10 +123,10 @@ std::vector<http::Route> make_model_routes(const OpenAiParts& parts) {
         api_route(api, "GET", "/v1/models/{model}", &ModelApi::get),
         api_route(api, "DELETE", "/v1/models/{model}", &ModelApi::remove),
     };
-    // What OpenAI's clients ask of the models that they find in the list.
+    // Endpoints that OpenAI's clients use with models from the list.
     for (const char* path : {"/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/embeddings"}) {
         routes.push_back(api_route(api, "POST", path, &ModelApi::serve));
-        routes.back().json_body = false;  // the same answer, whatever is sent
+        routes.back().json_body = false;  // the answer does not depend on the body
     }
     return routes;
 }

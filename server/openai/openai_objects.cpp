@@ -25,7 +25,7 @@ json::object object_of(const std::string& text) {
     return value && value->is_object() ? std::move(value->get_object()) : json::object();
 }
 
-/// Null where something on the way is missing.
+/// Null if something on the path is missing.
 const json::value* find(const json::object& object, std::initializer_list<std::string_view> path) {
     const json::value* value = nullptr;
     const json::object* place = &object;
@@ -59,7 +59,7 @@ json::value time_or_null(const std::string& text) {
     return time ? json::value(*time) : json::value(nullptr);
 }
 
-/// The last part of the student's folder.
+/// The last component of the student's folder.
 std::string base_model(const json::object& spec) {
     std::filesystem::path folder = text_of(spec, {"student", "model"});
     if (!folder.has_filename()) {
@@ -68,7 +68,7 @@ std::string base_model(const json::object& spec) {
     return folder.empty() ? std::string(kScratch) : folder.filename().string();
 }
 
-/// What may stand between the colons of a model's name.
+/// Replaces characters that a model's name may not have between its colons.
 std::string word_of(std::string text) {
     for (auto& c : text) {
         const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' ||
@@ -78,7 +78,7 @@ std::string word_of(std::string text) {
     return text;
 }
 
-/// What the client sent to make the job, or would have sent.
+/// The request that created the job, or an equivalent one.
 json::object asked_of(const api::Job& job, const json::object& spec) {
     if (!job.asked_json.empty()) {
         return object_of(job.asked_json);
@@ -92,7 +92,7 @@ json::object asked_of(const api::Job& job, const json::object& spec) {
     return asked;
 }
 
-/// OpenAI's members hold a number or "auto"; clients need the object.
+/// OpenAI's members hold a number or "auto"; clients need the object to be present.
 json::object hyperparameters_of(const json::object& resolved) {
     const auto number_or_auto = [&](std::string_view name) {
         auto value = copy_of(resolved, {"training", name});
@@ -196,7 +196,7 @@ json::object fine_tuning_job(const api::Job& job, const std::vector<ExportedFile
     object["status"] = fine_tuning_status(job.state);
     object["training_file"] = asked.contains("training_file") ? member("training_file") : json::value("");
     object["validation_file"] = member("validation_file");
-    if (!asked.contains("training_file")) {  // the job was made of a spec: its paths stand for the files
+    if (!asked.contains("training_file")) {  // the job was created from a spec: use its paths as the files
         object["training_file"] = first_of(find(resolved, {"dataset", "train"}), "");
         object["validation_file"] = first_of(find(resolved, {"dataset", "eval"}), nullptr);
     }

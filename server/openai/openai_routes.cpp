@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "server/jobs/job_access.hpp"
+#include "server/jobs/routes/job_access.hpp"
 
 namespace distilld::openai {
 

@@ -11,16 +11,16 @@
 
 namespace distilld::openai {
 
-/// What the routes work with; the manager must outlive the server that they are given to.
+/// Dependencies of the routes. The manager must outlive the server that gets the routes.
 struct OpenAiParts {
     JobManager& manager;
     std::shared_ptr<FileStore> files;
-    std::filesystem::path outputs;   ///< absolute: each job that is made here writes to a folder in it
-    std::uint64_t upload_limit = 0;  ///< bytes of one uploaded file
+    std::filesystem::path outputs;   ///< absolute; each job created here writes to its own folder below
+    std::uint64_t upload_limit = 0;  ///< maximum bytes of one uploaded file
 };
 
-/// The part of OpenAI's API that its clients train models with: /v1/files, /v1/fine_tuning/jobs and /v1/models. It is
-/// another view of the jobs of /v1/jobs.
+/// The part of OpenAI's API for training models: /v1/files, /v1/fine_tuning/jobs and /v1/models. Another view of the
+/// jobs of /v1/jobs.
 std::vector<http::Route> make_openai_routes(const OpenAiParts& parts);
 
 std::vector<http::Route> make_file_routes(const OpenAiParts& parts);

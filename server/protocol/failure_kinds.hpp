@@ -2,7 +2,7 @@
 
 namespace distilld {
 
-/// Kind of a FailedEvent beside those of ErrorKind: memory ran out, of the machine or of its device.
+/// Kind of a FailedEvent in addition to those of ErrorKind: the machine or its device is out of memory.
 inline constexpr const char* kOutOfMemory = "out_of_memory";
 
 }  // namespace distilld

@@ -30,7 +30,7 @@ struct Line {
 
 }  // namespace
 
-/// Outlives the channel while an operation is under way.
+/// Outlives the channel while an operation is in progress.
 struct LineChannel::State : std::enable_shared_from_this<LineChannel::State> {
     State(asio::any_io_executor executor_in, int fd, std::size_t limit)
         : executor(std::move(executor_in)),
@@ -38,7 +38,7 @@ struct LineChannel::State : std::enable_shared_from_this<LineChannel::State> {
           drained(executor),
           line_limit(limit) {}
 
-    /// Moves what comes next to in_flight; false: nothing left, the writer ends.
+    /// Moves the next line to in_flight; false: the queue is empty, and the writer ends.
     bool take_next() {
         const std::lock_guard lock(mutex);
         writing = !closed && !queue.empty();
@@ -79,9 +79,9 @@ struct LineChannel::State : std::enable_shared_from_this<LineChannel::State> {
     asio::steady_timer drained;
     std::size_t line_limit;
     bool peer_gone = false;
-    std::string received;   ///< bytes after the last line given out
+    std::string received;   ///< bytes after the last returned line
     std::string in_flight;  ///< being written
-    std::mutex mutex;       ///< for what follows
+    std::mutex mutex;       ///< for the members below
     std::deque<Line> queue;
     std::size_t queued_bytes = 0;
     bool writing = false;
@@ -123,7 +123,7 @@ void LineChannel::send(std::string line, bool droppable) {
 
 asio::awaitable<Result<std::optional<std::string>>> LineChannel::receive() {
     const std::shared_ptr<State> state = state_;
-    // The reactor reports the end once: a read after it would wait for ever.
+    // The reactor reports the end once, so a read after it would wait forever.
     if (state->peer_gone) {
         co_return std::optional<std::string>();
     }
@@ -136,7 +136,7 @@ asio::awaitable<Result<std::optional<std::string>>> LineChannel::receive() {
     if (ec == asio::error::not_found) {
         co_return io_error("a line is longer than " + std::to_string(state->line_limit) + " bytes");
     }
-    // A peer that died with unread data leaves a reset in place of an end.
+    // A peer that died with unread data causes a reset instead of an end.
     if (ec == asio::error::eof || ec == asio::error::connection_reset || ec == asio::error::bad_descriptor) {
         state->peer_gone = true;
         co_return std::optional<std::string>();

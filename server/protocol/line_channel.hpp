@@ -16,21 +16,21 @@ namespace distilld {
 /// single-threaded context; send() may be called from any thread.
 class LineChannel {
   public:
-    /// Takes over `fd`, a connected stream socket. `line_limit` bounds a received line.
+    /// Takes ownership of `fd`, a connected stream socket. `line_limit`: maximum bytes of a received line.
     LineChannel(boost::asio::any_io_executor executor, int fd, std::size_t line_limit);
     ~LineChannel();
     LineChannel(const LineChannel&) = delete;
     LineChannel& operator=(const LineChannel&) = delete;
 
-    /// Queues a line that ends with a newline. Droppable lines yield to newer ones while more than kDroppableBytes are
-    /// unsent; others are kept whatever the peer does.
+    /// Queues a line that ends with a newline. While more than kDroppableBytes are unsent, newer droppable lines
+    /// replace older ones; other lines are always kept.
     void send(std::string line, bool droppable);
 
-    /// The next line without its newline; nullopt when the peer has closed. An error: a line above the limit (the
-    /// channel is of no use then), or what the kernel says. Cancellation throws operation_aborted.
+    /// The next line without its newline; nullopt if the peer has closed. Errors: a line above the limit (the channel
+    /// is then unusable), or an error of the kernel. Cancellation throws operation_aborted.
     boost::asio::awaitable<Result<std::optional<std::string>>> receive();
 
-    /// Waits until nothing is unsent, the peer has gone or `deadline` has passed; true in the first case.
+    /// Waits until everything is sent, the peer has left or `deadline` has passed; true in the first case.
     boost::asio::awaitable<bool> flush(std::chrono::milliseconds deadline);
 
     void close();

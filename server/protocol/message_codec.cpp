@@ -45,7 +45,7 @@ Result<OpenedMessage> open_line(std::string_view line) {
     message.fields = std::move(value->get_object());
     const json::value* type = message.fields.if_contains("type");
     if (type == nullptr || !type->is_string()) {
-        return message_error("/type: is missing or no string");
+        return message_error("/type: is missing or not a string");
     }
     message.type = std::string(type->get_string());
     return message;

@@ -13,17 +13,17 @@
 #include "base/json_fields.hpp"
 #include "base/type_table.hpp"
 
-/// Messages of a table (base/type_table.hpp) as lines of JSON: the name in the message's row is its "type", the rest
-/// its described fields.
+/// Messages of a table (base/type_table.hpp) as lines of JSON. "type" is the name in the message's row; the other
+/// members are its described fields.
 namespace distilld {
 
-inline constexpr std::size_t kWorkerMessageLimit = 16U << 20;  ///< bytes of a line
+inline constexpr std::size_t kWorkerMessageLimit = 16U << 20;  ///< bytes per line
 inline constexpr std::size_t kMessageDepthLimit = 64;
 
-/// "worker protocol: what", internal: the two programs misunderstand each other.
+/// "worker protocol: WHAT", of kind internal: the two programs do not agree.
 [[nodiscard]] Error message_error(const std::string& what);
 
-/// A message whose content has not been looked at.
+/// A message with unchecked content.
 struct OpenedMessage {
     std::string type;
     boost::json::object fields;
@@ -43,8 +43,8 @@ template <const auto& kTable>
         message);
 }
 
-/// What a message that was read lacks or has wrong, beyond the types of its fields. Messages without an overload
-/// (beside them, worker_messages.hpp) are whole as they are.
+/// Checks a parsed message beyond the types of its fields. Messages without an overload (worker_messages.hpp) need no
+/// check.
 template <class Message>
 Result<void> check_message(const Message& /*message*/) {
     return {};
@@ -62,8 +62,8 @@ Result<Variant> read_message(const boost::json::object& fields) {
     return Variant(std::move(message));
 }
 
-/// The other way. A type that is not in the table is an error; unknown fields are passed over, missing ones keep their
-/// defaults where check_message() allows it.
+/// Parses a message. An unknown type is an error; unknown fields are ignored, missing ones keep their defaults if
+/// check_message() allows it.
 template <const auto& kTable>
 [[nodiscard]] Result<VariantOf<kTable>> decode_message(std::string_view line) {
     using Variant = VariantOf<kTable>;

@@ -53,7 +53,7 @@ Result<std::unique_ptr<WorkerChannel>> make_worker_channel(asio::any_io_executor
     socklen_t size = sizeof(type);
     if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) {
         return invalid_input("file descriptor " + std::to_string(fd) +
-                             " is no stream socket: this program is started by distilld");
+                             " is not a stream socket: distilld starts this program");
     }
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
     auto channel = std::make_unique<SocketChannel>(std::move(executor), fd);

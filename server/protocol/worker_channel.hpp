@@ -18,24 +18,24 @@ class WorkerChannel {
     virtual ~WorkerChannel() = default;
 
     /// Queues a message and returns at once; any thread. While the parent does not read, only the newest progress
-    /// events are kept; nothing else is ever dropped. After the parent's end, or close(), messages go nowhere.
+    /// events are kept, but all other messages. After the parent's end or close(), messages are discarded.
     virtual void send(const UpMessage& message) = 0;
 
-    /// The next order; nullopt once the parent has gone (a training worker then ends by itself: checkpoint, leave). One
-    /// call at a time. A line that is no message, or too long, is an error; the channel stays usable only after the
-    /// former. Per-operation cancellation (terminal) throws boost::system::system_error(operation_aborted).
+    /// The next order; nullopt once the parent has ended (a training worker then writes a checkpoint and exits). One
+    /// call at a time. Errors: a line that is not a message, or is too long; only after the former is the channel still
+    /// usable. Per-operation cancellation (terminal) throws boost::system::system_error(operation_aborted).
     virtual boost::asio::awaitable<Result<std::optional<DownMessage>>> receive() = 0;
 
-    /// Waits until all queued messages are with the kernel, the parent has gone, or `deadline` has passed. To be called
-    /// before the process ends, or its last event is lost. True: all were handed over.
+    /// Waits until the kernel has all queued messages, the parent has ended, or `deadline` has passed. Call it before
+    /// the process exits, or its last event is lost. True: all were handed over.
     virtual boost::asio::awaitable<bool> flush(std::chrono::milliseconds deadline) = 0;
 
-    /// Ends receive() and drops what is queued.
+    /// Ends receive() and discards queued messages.
     virtual void close() = 0;
 };
 
-/// Takes over `fd` (closed by the channel, not inherited by children) and queues the hello. An error when `fd` is not a
-/// socket: the program was not started by distilld.
+/// Takes ownership of `fd` (not inherited by children) and queues the hello. An error if `fd` is not a socket: the
+/// program was not started by distilld.
 Result<std::unique_ptr<WorkerChannel>> make_worker_channel(boost::asio::any_io_executor executor,
                                                            int fd = kWorkerProtocolFd);
 

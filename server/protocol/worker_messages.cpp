@@ -24,7 +24,7 @@ Result<void> check_version(std::uint32_t version) {
 boost::json::object spec_object(const std::string& spec_json) {
     auto spec = parse_json_text(spec_json, kMessageDepthLimit);
     if (!spec || !spec->is_object()) {
-        throw std::invalid_argument("the spec of a worker is no JSON object");
+        throw std::invalid_argument("the spec of a worker is not a JSON object");
     }
     return std::move(spec->get_object());
 }
@@ -35,7 +35,7 @@ std::string spec_text(const boost::json::object& spec) {
 
 Result<void> check_message(const HelloMessage& hello) {
     if (hello.pid < 1) {
-        return message_error("/pid: is missing or no process");
+        return message_error("/pid: is missing or not a process");
     }
     return check_version(hello.version);
 }

@@ -2,47 +2,51 @@
 
 #include <boost/json/object.hpp>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
 
 #include "base/error.hpp"
-#include "base/file_rule.hpp"
+#include "base/files/file_rule.hpp"
 #include "base/type_table.hpp"
 #include "pipeline/core/event_fields.hpp"
 #include "pipeline/core/worker_events.hpp"
 
-/// What distilld and distilld-worker say to each other.
+/// Messages between distilld and distilld-worker.
 namespace distilld {
 
-/// Raised when the meaning of a message changes: both programs must be of one version. A new event or field needs no
-/// new version, for what is not known is passed over.
+struct JobSpec;
+
+/// Incremented when the meaning of a message changes; both programs must have the same version. New events and fields
+/// need no new version, because unknown ones are ignored.
 inline constexpr std::uint32_t kWorkerProtocolVersion = 2;
 
-/// The worker's first words.
+/// The worker's first message.
 struct HelloMessage {
     std::uint32_t version = kWorkerProtocolVersion;
     std::int64_t pid = 0;
 };
 
-/// What a training worker is told first.
+/// The first message to a training worker.
 struct WorkerStart {
     std::string spec_json;   ///< the job spec, validated
-    bool resume = false;     ///< go on from the newest whole checkpoint, whatever the spec's `resume` says
+    bool resume = false;     ///< continue from the newest complete checkpoint, regardless of the spec's `resume`
     std::string trace_file;  ///< Chrome trace to write; empty = none
-    std::string job_id{};    ///< the service's name of the job; empty: `distilld run`
-    /// Which files the worker may open, from here on; nothing: any.
+    std::string job_id{};    ///< the service's id of the job; empty: `distilld run`
+    /// The files that the worker may open from now on; nullopt: any.
     std::optional<FileRule> files{};
     std::uint32_t version = kWorkerProtocolVersion;
+    /// The parsed spec_json, not sent over the channel; null: it is invalid.
+    std::shared_ptr<const JobSpec> spec{};
 };
 
-/// The object of a spec's JSON text; std::invalid_argument when it is none. The other way, numbers keep their values to
-/// the last bit.
+/// The object in a spec's JSON text; std::invalid_argument if it is not one. spec_text() keeps numbers exact.
 boost::json::object spec_object(const std::string& spec_json);
 std::string spec_text(const boost::json::object& spec);
 
-/// A version that a message does not state reads as 0, which is none.
+/// A missing version reads as 0, which is invalid.
 template <class Visitor, class T>
 void describe_version(Visitor& v, T& version) {
     std::uint32_t stated = 0;
@@ -78,14 +82,14 @@ void describe(Visitor& v, T& start) {
     v("files", start.files);
 }
 
-/// A row of the tables of messages beside those of the events and orders.
+/// A row of the message tables in addition to those of events and orders.
 template <class Message>
 struct MessageRow {
     using type = Message;
     const char* name;
 };
 
-/// To the worker: what it is to do, then orders.
+/// To the worker: its task, then orders.
 inline constexpr std::tuple kDownMessages = std::tuple_cat(std::tuple(MessageRow<WorkerStart>{"start"}), kWorkerOrders);
 /// From the worker: the hello, then events.
 inline constexpr std::tuple kUpMessages = std::tuple_cat(std::tuple(MessageRow<HelloMessage>{"hello"}), kWorkerEvents);

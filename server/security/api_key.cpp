@@ -63,7 +63,7 @@ bool is_key_name(std::string_view text) {
            std::ranges::all_of(text, allowed);
 }
 
-NewApiKey make_api_key(std::string name, api::Role role) {
+NewApiKey make_api_key(std::string name, http::Role role) {
     NewApiKey made;
     const auto id = random_bytes<kIdBytes>();
     made.secret = "dk_" + base64url(random_bytes<kSecretBytes>());

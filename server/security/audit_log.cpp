@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "api/job_types.hpp"
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "base/json_text.hpp"
 #include "base/utf8.hpp"
 #include "server/security/refusal_limit.hpp"
@@ -33,13 +33,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kComponent = "audit";
 constexpr std::size_t kMaxWaiting = 4096;    // lines
-constexpr std::size_t kMaxPathBytes = 1024;  // of a line
-constexpr std::size_t kMaxTextBytes = 128;   // of what else is a text
+constexpr std::size_t kMaxPathBytes = 1024;  // per line
+constexpr std::size_t kMaxTextBytes = 128;   // per other text
 constexpr std::chrono::seconds kComplaintPause{60};
 constexpr std::chrono::seconds kForgetPause{60};
 
-/// Nothing was changed. One who leaves before the answer (499) may have changed something, and so may one who has a key
-/// and gets a failure of the service's own.
+/// Whether nothing was changed. A client that left before the answer (499) may have changed something, and so may a
+/// caller with a key after an internal failure.
 bool is_refused(const AuditEntry& entry) {
     return entry.status >= 400 && entry.status != 499 && (entry.status < 500 || entry.key.empty());
 }
@@ -55,7 +55,7 @@ std::string now_text() {
     return api::rfc3339(std::chrono::system_clock::now());
 }
 
-/// `more`: so many of the address stand in no line.
+/// `more`: omitted requests of the same address.
 std::string line_of(const AuditEntry& entry, std::uint64_t more) {
     json::object line;
     line["time"] = now_text();
@@ -72,7 +72,7 @@ std::string line_of(const AuditEntry& entry, std::uint64_t more) {
     return to_shown_utf8(to_text(line));
 }
 
-/// A file that lines go to, and the full ones before it. One thread.
+/// A file of lines, with its rotated predecessors. One thread.
 class RotatedFile {
   public:
     RotatedFile(fs::path file, AuditLogOptions options) : path_(std::move(file)), options_(options) {}
@@ -111,11 +111,11 @@ class RotatedFile {
         return path_.string() + "." + std::to_string(number);
     }
 
-    /// audit.jsonl becomes .1, that .2, and the oldest goes.
+    /// Renames audit.jsonl to .1, .1 to .2 and so on; removes the oldest.
     void rotate() {
         close();
         if (size_ > 0) {
-            // There are more of them when fewer than before are to be kept.
+            // More files exist if old_files has been reduced.
             auto last = options_.old_files;
             while (::access(numbered(last + 1).c_str(), F_OK) == 0) {
                 ++last;
@@ -145,7 +145,7 @@ class RotatedFile {
 
     void complain(const Error& error) {
         if (Clock::now() >= quiet_until_) {
-            log::error(kComponent, error.message + "; the lines stand in the log alone");
+            log::error(kComponent, error.message + "; its lines are only in the log");
             quiet_until_ = Clock::now() + kComplaintPause;
         }
     }
@@ -153,7 +153,7 @@ class RotatedFile {
     const fs::path path_;
     const AuditLogOptions options_;
     int file_ = -1;
-    std::uint64_t size_ = 0;  ///< of the file
+    std::uint64_t size_ = 0;  ///< of the current file
     Clock::time_point quiet_until_{};
 };
 
@@ -230,8 +230,8 @@ class FileAuditLog final : public AuditLog {
         }
     }
 
-    RotatedFile changes_;  ///< of the thread, as the next
-    RotatedFile refused_;  ///< made with its first line
+    RotatedFile changes_;  ///< only for the thread, like the next member
+    RotatedFile refused_;  ///< created with its first line
     std::mutex mutex_;
     std::condition_variable_any changed_;
     std::deque<Line> waiting_;

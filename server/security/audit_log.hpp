@@ -9,9 +9,9 @@
 
 namespace distilld {
 
-/// A request that would change something, and what became of it.
+/// A request that would change something, and its result.
 struct AuditEntry {
-    std::string key;     ///< name of the key; empty: none was asked for, or it was wrong
+    std::string key;     ///< name of the key; empty: not required, or invalid
     std::string remote;  ///< address
     std::string method;
     std::string path;
@@ -21,19 +21,19 @@ struct AuditEntry {
 };
 
 struct AuditLogOptions {
-    std::uint64_t file_bytes = std::uint64_t{16} << 20U;  ///< at which a new file is begun
-    std::uint32_t old_files = 4;  ///< full ones of each that are kept: audit.jsonl.1 is the newest
+    std::uint64_t file_bytes = std::uint64_t{16} << 20U;  ///< size at which a file is rotated
+    std::uint32_t old_files = 4;  ///< rotated files to keep of each: audit.jsonl.1 is the newest
 };
 
-/// Writes down who changed what: a line of JSON each, to `audit.jsonl` (0600) and to the log. What was refused and
-/// changed nothing goes to `audit-refused.jsonl`, so that it cannot push out what was not, and as RefusalLimit says: of
-/// what it leaves out stands in neither file nor log how many there were, under the next line's `more`. A thread of its
-/// own writes; a disk that does not keep up loses lines of the files, not of the log, and `audit.jsonl` says how many.
+/// Records who changed what: one line of JSON per request, to `audit.jsonl` (0600) and to the log. Refused requests
+/// that changed nothing go to `audit-refused.jsonl`, so that they cannot push out the others. RefusalLimit limits them:
+/// the next line's `more` counts the omitted ones. A separate thread writes. If the disk is too slow, the files lose
+/// lines, but not the log, and `audit.jsonl` says how many.
 class AuditLog {
   public:
     virtual ~AuditLog() = default;
 
-    /// At once. Any thread.
+    /// Returns at once. Any thread.
     virtual void write(AuditEntry entry) = 0;
 };
 

@@ -5,13 +5,15 @@
 #include <string>
 #include <utility>
 
+#include "pipeline/core/teacher_name.hpp"
+
 namespace distilld {
 namespace {
 
 void check_url(const std::string& text, const std::string& pointer, const HostRule& rule, api::SpecViolations& found) {
     const auto url = boost::urls::parse_uri(text);
     if (!url) {
-        return;  // said elsewhere
+        return;  // reported elsewhere
     }
     const std::string host = url->host_type() == boost::urls::host_type::ipv6 ? url->host_address() : url->host();
     const auto port =
@@ -32,11 +34,8 @@ void check_teacher(const TeacherSpec& teacher, const std::string& section, const
 
 api::SpecViolations check_hosts(const JobSpec& spec, const HostRule& rule) {
     api::SpecViolations found;
-    if (spec.teacher) {
-        check_teacher(*spec.teacher, "/teacher", rule, found);
-    }
     for (const auto& [name, teacher] : spec.teachers) {
-        check_teacher(teacher, "/teachers/" + name, rule, found);
+        check_teacher(teacher, teacher_pointer(name), rule, found);
     }
     const HostRule others;
     check_url(spec.metrics.mlflow_url, "/metrics/mlflow_url", others, found);

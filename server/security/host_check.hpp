@@ -1,14 +1,13 @@
 #pragma once
 
+#include "api/job_spec.hpp"
 #include "api/job_spec_json.hpp"
-#include "pipeline/core/host_rule.hpp"
-#include "pipeline/core/job_spec.hpp"
+#include "net/host_rule.hpp"
 
 namespace distilld {
 
-/// URLs of the spec that a job may not talk to, with the code host_not_allowed: of teachers by the rule, of sinks by
-/// the one without patterns. Names are not resolved here: the worker judges each address again before it connects to
-/// it.
+/// Forbidden URLs of the spec, with the code host_not_allowed: teachers by the rule, sinks by the rule without its
+/// patterns. Names are not resolved here; the worker checks each address before it connects.
 [[nodiscard]] api::SpecViolations check_hosts(const JobSpec& spec, const HostRule& rule);
 
 }  // namespace distilld

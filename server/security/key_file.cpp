@@ -12,8 +12,8 @@
 #include <thread>
 #include <utility>
 
-#include "base/files.hpp"
-#include "base/folder_lock.hpp"
+#include "base/files/files.hpp"
+#include "base/files/folder_lock.hpp"
 #include "base/hex.hpp"
 #include "base/json_members.hpp"
 #include "base/json_text.hpp"
@@ -34,7 +34,7 @@ constexpr int kLockTries = 250;  // five seconds
 
 Result<ApiKey> read_key(const json::value& value, const JsonPlace& place) {
     if (!value.is_object()) {
-        return invalid_input(place.message("is no object"));
+        return invalid_input(place.message("is not an object"));
     }
     ApiKey key;
     std::string role;
@@ -49,19 +49,19 @@ Result<ApiKey> read_key(const json::value& value, const JsonPlace& place) {
     if (members.failed()) {
         return members.error();
     }
-    const auto known = value_of(api::kRoleNames, role);
+    const auto known = enum_from_string<http::Role>(role);
     if (!known) {
-        return invalid_input(place.at("role").message("is '" + role + "': read, submit or admin is expected"));
+        return invalid_input(place.at("role").message("is '" + role + "': expected read, submit or admin"));
     }
     key.role = *known;
     if (key.id.empty()) {
         return invalid_input(place.at("id").message("is empty"));
     }
     if (!is_key_name(key.name)) {
-        return invalid_input(place.at("name").message("is no name of a key"));
+        return invalid_input(place.at("name").message("is not a name of a key"));
     }
     if (key.sha256.size() != kHashDigits || !is_hex(key.sha256)) {
-        return invalid_input(place.at("sha256").message("is no SHA-256"));
+        return invalid_input(place.at("sha256").message("is not a SHA-256"));
     }
     return key;
 }
@@ -74,7 +74,7 @@ Result<std::vector<ApiKey>> parse_keys(const std::string& text, const std::strin
     const auto* document = parsed->if_object();
     const auto* list = document == nullptr ? nullptr : document->if_contains("keys");
     if (list == nullptr || !list->is_array()) {
-        return invalid_input(file + ": /keys: a list of keys is expected");
+        return invalid_input(file + ": /keys: expected a list of keys");
     }
     std::vector<ApiKey> keys;
     std::set<std::string> names;
@@ -112,7 +112,7 @@ std::string text_of(const std::vector<ApiKey>& keys) {
     return to_text(json::object{{"version", kVersion}, {"keys", std::move(list)}}) + "\n";
 }
 
-/// Root makes keys for a service that runs as another user, whose folder it is.
+/// For root, who creates keys for a service that runs as another user and owns the folder.
 void give_to_owner_of(const fs::path& folder, const fs::path& file) {
     struct stat owner{};
     if (::geteuid() == 0 && ::stat(folder.c_str(), &owner) == 0) {
@@ -132,7 +132,7 @@ Result<FolderLock> lock(const fs::path& folder) {
         }
         std::this_thread::sleep_for(kLockPause);
     }
-    return io_error((folder / "keys.lock").string() + ": somebody else has been changing the keys for five seconds");
+    return io_error((folder / "keys.lock").string() + ": another process has held the lock for five seconds");
 }
 
 }  // namespace
@@ -167,9 +167,9 @@ Result<void> KeyFile::change(Change change) const {
     return write_file_atomically(path_, text_of(*keys), FileAccess::folder_owner);
 }
 
-Result<NewApiKey> KeyFile::add(const std::string& name, api::Role role) const {
+Result<NewApiKey> KeyFile::add(const std::string& name, http::Role role) const {
     if (!is_key_name(name)) {
-        return invalid_input("'" + name + "' is no name of a key: 1 to 64 letters, digits and . _ - are");
+        return invalid_input("'" + name + "' is not a name of a key: 1 to 64 letters, digits and . _ - are");
     }
     if (name == kAdminKeyName) {
         return invalid_input(std::string("'") + kAdminKeyName + "' is the name of the key that " + kAdminKeyVariable +
@@ -186,7 +186,7 @@ Result<NewApiKey> KeyFile::add(const std::string& name, api::Role role) const {
             return invalid_input("there is a key '" + made.key.name + "' already: revoke it, or take another name");
         }
         if (keys.size() >= kMaxKeys) {
-            return invalid_input("there are " + std::to_string(kMaxKeys) + " keys, and no more are kept");
+            return invalid_input("there are " + std::to_string(kMaxKeys) + " keys, which is the limit");
         }
         keys.push_back(made.key);
         return {};

@@ -10,24 +10,24 @@
 
 namespace distilld {
 
-/// The service's keys on disk: `keys.json` of its data folder, which nobody else may read (0600) and which is replaced
-/// as a whole. Several processes may change it: each change is made under a lock. Blocks; any thread.
+/// The service's keys on disk: `keys.json` in its data folder, readable only by the owner (0600) and always replaced as
+/// a whole. Several processes may change it, each under a lock. Blocks; any thread.
 class KeyFile {
   public:
     explicit KeyFile(std::filesystem::path data_dir);
 
     [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
-    /// In the order in which they were made; none where there is no file. The error names the file and what is wrong.
+    /// In order of creation; empty without a file. The error names the file and what is wrong.
     [[nodiscard]] Result<std::vector<ApiKey>> read() const;
 
-    /// Makes the folder when it is not there. invalid_input: the name is none, or taken.
-    [[nodiscard]] Result<NewApiKey> add(const std::string& name, api::Role role) const;
+    /// Creates the folder if missing. invalid_input: the name is invalid or taken.
+    [[nodiscard]] Result<NewApiKey> add(const std::string& name, http::Role role) const;
 
-    /// invalid_input: there is no key of that name.
+    /// invalid_input: no key has that name.
     [[nodiscard]] Result<void> revoke(const std::string& name) const;
 
-    /// Notes when keys (by their ids) were used last; those that are there no more are left out.
+    /// Records when keys (by id) were last used; removed ones are ignored.
     [[nodiscard]] Result<void> note_use(const std::map<std::string, std::string>& last_used) const;
 
   private:

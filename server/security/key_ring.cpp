@@ -26,7 +26,7 @@ constexpr const char* kComponent = "keys";
 constexpr std::size_t kMinSecretBytes = 32;
 constexpr std::size_t kMaxSecretBytes = 512;
 
-/// By what a file that was replaced or written to can be told from the one before.
+/// Distinguishes a file that was replaced or changed from the previous one.
 using Version = std::tuple<dev_t, ino_t, off_t, time_t, long>;
 
 Version version_of(const std::filesystem::path& path) {
@@ -37,7 +37,7 @@ Version version_of(const std::filesystem::path& path) {
     return {there.st_dev, there.st_ino, there.st_size, there.st_mtim.tv_sec, there.st_mtim.tv_nsec};
 }
 
-/// Who can write to the file can give themselves a key.
+/// A user who can write to the file can create a key.
 void warn_of_open_file(const std::filesystem::path& path) {
     struct stat there{};
     if (::stat(path.c_str(), &there) == 0 && (there.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
@@ -67,14 +67,14 @@ class WatchedKeyRing final : public KeyRing {
 
     bool protects() const override { return protects_; }
 
-    std::optional<api::Caller> find(std::string_view secret) override {
+    std::optional<http::Caller> find(std::string_view secret) override {
         if (secret.size() > kMaxSecretBytes) {
             return std::nullopt;
         }
         const std::string hash = hash_of_secret(secret);
         const std::lock_guard guard(mutex_);
         const ApiKey* found = nullptr;
-        for (const ApiKey& key : keys_) {  // all of them, so that the time tells nothing
+        for (const ApiKey& key : keys_) {  // compare all, so that the time reveals nothing
             if (same_hash(key.sha256, hash)) {
                 found = &key;
             }
@@ -82,26 +82,26 @@ class WatchedKeyRing final : public KeyRing {
         if (found == nullptr) {
             return std::nullopt;
         }
-        if (found->id != kAdminKeyName) {  // which stands in no file
+        if (found->id != kAdminKeyName) {  // it is not in the file
             used_[found->id] = std::chrono::system_clock::now();
         }
-        return api::Caller{found->name, found->role, found->id};
+        return http::Caller{found->name, found->role, found->id};
     }
 
-    bool holds(const api::Caller& caller) override {
+    bool holds(const http::Caller& caller) override {
         const std::lock_guard guard(mutex_);
         return std::ranges::any_of(keys_,
                                    [&](const ApiKey& key) { return key.id == caller.id && key.role == caller.role; });
     }
 
   private:
-    /// False: they are those of before, but for when they were used.
+    /// False: the same keys, except for the times of use.
     bool take(std::vector<ApiKey> keys) {
         if (!admin_hash_.empty()) {
             ApiKey admin;
             admin.id = kAdminKeyName;
             admin.name = kAdminKeyName;
-            admin.role = api::Role::admin;
+            admin.role = http::Role::admin;
             admin.sha256 = admin_hash_;
             keys.push_back(std::move(admin));
         }
@@ -141,8 +141,8 @@ class WatchedKeyRing final : public KeyRing {
         version_ = now;
         auto keys = file_.read();
         if (!keys) {
-            // Those that were known stay: whoever breaks the file neither lets anybody in nor shuts anybody out.
-            log::error(kComponent, keys.error().message + "; the keys known before hold until it can be read");
+            // The previous keys stay valid: a damaged file neither admits nor locks out a caller.
+            log::error(kComponent, keys.error().message + "; the keys read before remain valid until it can be read");
             return;
         }
         warn_of_open_file(file_.path());
@@ -171,8 +171,8 @@ class WatchedKeyRing final : public KeyRing {
     const KeyFile file_;
     const std::chrono::milliseconds look_interval_;
     const std::chrono::milliseconds note_interval_;
-    const std::string admin_hash_;  ///< empty: there is no such key
-    Version version_;               ///< of the thread
+    const std::string admin_hash_;  ///< empty: no such key
+    Version version_;               ///< only for the thread
     std::atomic<bool> protects_ = false;
     std::mutex mutex_;
     std::vector<ApiKey> keys_;
@@ -197,7 +197,7 @@ Result<std::shared_ptr<KeyRing>> open_key_ring(KeyFile file, const KeyRingOption
                                  "32)");
         }
     }
-    const Version version = version_of(file.path());  // before it is read: what comes between is read again
+    const Version version = version_of(file.path());  // before the read: a change in between is read again
     auto keys = file.read();
     if (!keys) {
         return keys.error();

@@ -41,8 +41,8 @@ std::string PathRule::complaint_of_written(const std::string& path, const Ground
     const auto lies_in_it = [&place](const std::string& folder) { return place && is_below(folder, *place); };
     if (std::ranges::any_of(grounds.kept, lies_in_it)) {
         return "'" + path +
-               "' is a folder in which files of others lie, or is above one (--root and --data-dir of distilld serve): "
-               "name a folder of the job's own below it";
+               "' is shared with others, or is above such a folder (--root and --data-dir of distilld serve): "
+               "name a folder below it that is only for the job";
     }
     return {};
 }
@@ -54,7 +54,7 @@ std::string PathRule::complaint(const std::string& path, api::PathUse use, Groun
     const auto complaint_of_place = [&](const fs::path& meant) {
         return complaint_about(path, resolved_path(meant), grounds.rule);
     };
-    // The fixed part first: nothing is searched for elsewhere.
+    // Check the fixed part first, so that no other folder is searched.
     auto why = complaint_of_place(use == api::PathUse::reads ? fixed_part(path) : fs::path(path));
     if (why.empty() && use != api::PathUse::reads) {
         why = complaint_of_written(path, grounds);
@@ -64,10 +64,10 @@ std::string PathRule::complaint(const std::string& path, api::PathUse use, Groun
     }
     auto matches = files_matching(path, grounds.budget, &grounds.rule);
     if (!matches) {
-        const bool unreadable = matches.error().kind == ErrorKind::io;  // the job will say so
+        const bool unreadable = matches.error().kind == ErrorKind::io;  // the job will report it
         return unreadable ? std::string() : matches.error().message;
     }
-    matches->push_back(path);  // a file may be called so
+    matches->push_back(path);  // a file may have the pattern as its name
     for (auto match = matches->begin(); why.empty() && match != matches->end(); ++match) {
         why = complaint_of_place(*match);
     }

@@ -11,18 +11,19 @@
 
 namespace distilld {
 
-/// Which refused requests are written down: so many of an address, and so many of all. Whoever has no key must not be
-/// able to fill a disk. Time is an argument. One thread.
+/// Limits the recording of refused requests, per address and in total, so that clients without a key cannot fill the
+/// disk. Time is an argument. One thread.
 class RefusalLimit {
   public:
-    static constexpr double kAtOnce = 60;  ///< of an address, and one a second after it
+    static constexpr double kAtOnce = 60;  ///< per address, and then one per second
     static constexpr double kAtOnceOfAll = 1000;
-    static constexpr std::size_t kMaxAddresses = 1024;  ///< further ones count as one
+    static constexpr std::size_t kMaxAddresses = 1024;  ///< further addresses count as one
 
-    /// Nothing: this one is left out. Else how many of its address were since the last that was not.
+    /// nullopt: this request is omitted. Otherwise the number of omitted requests of its address since the last
+    /// recorded one.
     std::optional<std::uint64_t> admit(const std::string& address, RateLimit::Time now);
 
-    /// Forgets the addresses that have been quiet for a while, and says of how many requests each nobody was told.
+    /// Removes addresses without recent requests, and returns how many of their requests were omitted.
     std::vector<std::pair<std::string, std::uint64_t>> forget_quiet(RateLimit::Time now);
 
   private:

@@ -22,7 +22,7 @@ SettingsSection jobs_section() {
              .flag = "--slots"},
             {.name = "slots_by",
              .kind = api::make_choice(&JobsSettings::slots_by, kSlotsByNames),
-             .help = "what a slot has to itself: its cores, cores and a GPU (devices), or nothing (none)",
+             .help = "what each slot has for itself: cores, cores and a GPU (devices), or nothing (none)",
              .flag = "--slots-by"},
             {.name = "worker_nice",
              .kind = api::make_integer(&JobsSettings::worker_nice, {0, 19}),

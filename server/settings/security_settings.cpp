@@ -1,4 +1,4 @@
-#include "pipeline/core/host_rule.hpp"
+#include "net/host_rule.hpp"
 #include "server/settings/settings_table.hpp"
 
 namespace distilld {
@@ -15,13 +15,13 @@ std::vector<SettingConflict> check_tls(const ServiceSettings& settings) {
     const SecuritySettings& security = settings.security;
     std::vector<SettingConflict> conflicts;
     if (security.tls_certificate.empty() && !security.tls_key.empty()) {
-        conflicts.push_back({"security.tls_certificate", "is needed beside security.tls_key"});
+        conflicts.push_back({"security.tls_certificate", "is required with security.tls_key"});
     }
     if (security.tls_key.empty() && !security.tls_certificate.empty()) {
-        conflicts.push_back({"security.tls_key", "is needed beside security.tls_certificate"});
+        conflicts.push_back({"security.tls_key", "is required with security.tls_certificate"});
     }
     if (security.tls_certificate.empty() && !security.tls_client_ca.empty()) {
-        conflicts.push_back({"security.tls_certificate", "is needed beside security.tls_client_ca"});
+        conflicts.push_back({"security.tls_certificate", "is required with security.tls_client_ca"});
     }
     return conflicts;
 }
@@ -31,12 +31,12 @@ std::vector<SettingConflict> check_tls(const ServiceSettings& settings) {
 SettingsSection security_section() {
     return {
         .name = "security",
-        .help = "who may ask, and what for",
+        .help = "who may ask, and what they may do",
         .settings =
             {
                 {.name = "insecure",
                  .kind = api::make_boolean(&SecuritySettings::insecure),
-                 .help = "listen beyond loopback without a key: whoever reaches the port may do everything",
+                 .help = "listen beyond loopback without a key: anyone who reaches the port may do everything",
                  .flag = "--insecure"},
                 {.name = "metrics_open",
                  .kind = api::make_boolean(&SecuritySettings::metrics_open),
@@ -55,7 +55,7 @@ SettingsSection security_section() {
                  .older_variable = kTeacherHostsVariable},
                 {.name = "tls_certificate",
                  .kind = api::make_path(&SecuritySettings::tls_certificate, api::PathUse::reads, "file", true),
-                 .help = "PEM file with the service's certificate chain: HTTPS in place of HTTP",
+                 .help = "PEM file with the service's certificate chain: HTTPS instead of HTTP",
                  .flag = "--tls-certificate"},
                 {.name = "tls_key",
                  .kind = api::make_path(&SecuritySettings::tls_key, api::PathUse::reads, "file", true),

@@ -7,7 +7,7 @@ using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// ADDRESS:PORT, [v6]:PORT. Whether there is such an address, binding to it shows.
+/// Checks the form ADDRESS:PORT or [v6]:PORT. Only binding shows whether the address exists.
 std::string wrong_listen(const std::string& text) {
     const auto colon = text.rfind(':');
     const auto port = colon == std::string::npos ? std::string() : text.substr(colon + 1);
@@ -33,7 +33,7 @@ std::vector<SettingConflict> check_streams(const ServiceSettings& settings) {
 SettingsSection server_section() {
     return {
         .name = "server",
-        .help = "the HTTP server, and the end of the service",
+        .help = "the HTTP server, and the shutdown of the service",
         .settings =
             {
                 {.name = "listen",

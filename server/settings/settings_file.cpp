@@ -1,6 +1,6 @@
 #include "server/settings/settings_file.hpp"
 
-// In this file only, so that no program needs the library.
+// Only in this file and header-only, so that no program needs the library.
 #define TOML_HEADER_ONLY 1
 #define TOML_EXCEPTIONS 0
 #include <toml++/toml.h>
@@ -10,16 +10,15 @@
 #include <optional>
 #include <tuple>
 
-#include "api/text_checks.hpp"
-#include "base/files.hpp"
+#include "api/kinds/text_checks.hpp"
+#include "base/files/files.hpp"
 
 namespace distilld {
 namespace {
 
 namespace json = boost::json;
 
-/// What JSON has for a value of TOML. Dates, nested tables and numbers that are none (inf, nan) become null, which no
-/// setting takes.
+/// The JSON value for a value of TOML. Dates and nested tables become null, which no setting takes.
 json::value json_of(const toml::node& node) {
     if (const auto* text = node.as_string()) {
         return json::string(text->get());
@@ -85,7 +84,7 @@ class FileReader {
         }
     }
 
-    /// "; did you mean slots?": a setting of the section, else one of that name in another.
+    /// "; did you mean slots?": a setting of that name in another section, else a similar one in this section.
     [[nodiscard]] std::string suggestion(const SettingsSection& section, std::string_view name) const {
         std::vector<std::string> names;
         for (const auto& setting : section.settings) {
@@ -96,7 +95,7 @@ class FileReader {
         return own ? "; did you mean " + *own + "?" : near ? "; did you mean " + *near + "?" : std::string();
     }
 
-    /// "jobs.slots" of "slots".
+    /// Finds "jobs.slots" for "slots".
     [[nodiscard]] std::optional<std::string> elsewhere(std::string_view name) const {
         for (const auto& section : table_.sections) {
             if (const auto dotted = std::string(section.name) + "." + std::string(name); table_.setting(dotted)) {
@@ -106,7 +105,7 @@ class FileReader {
         return std::nullopt;
     }
 
-    /// Of what stands beside the sections.
+    /// The message for an unknown key outside the sections.
     [[nodiscard]] std::string unknown_in_file(std::string_view name, const toml::node& node) const {
         std::vector<std::string> names;
         std::string all;
@@ -132,7 +131,7 @@ class FileReader {
         violations_.push_back({position(region), {place(region), std::move(name), std::move(detail)}});
     }
 
-    /// TOML's tables are sorted by name.
+    /// toml++ sorts tables by name.
     template <class T>
     static std::vector<T> by_line(std::vector<At<T>> all) {
         std::ranges::sort(all, {}, &At<T>::position);

@@ -10,20 +10,19 @@
 
 namespace distilld {
 
-/// A value that stands in a file, or what is wrong there.
+/// A value in the file.
 struct FileValue {
-    std::string name;   ///< "jobs.slots", of a setting that there is
+    std::string name;   ///< "jobs.slots"; the setting exists
     std::string place;  ///< "distilld.toml:3:9"
     boost::json::value value;
 };
 
 struct FileSettings {
     std::vector<FileValue> values;              ///< by line
-    std::vector<SettingsViolation> violations;  ///< by line: no TOML, unknown names
+    std::vector<SettingsViolation> violations;  ///< by line: invalid TOML, unknown names
 };
 
-/// Reads a TOML file; `file` is what it is called in messages. A file that cannot be read, or is too large, is a
-/// violation too.
+/// Reads a TOML file; `file` is its name in messages. An unreadable or too large file is also a violation.
 [[nodiscard]] FileSettings read_settings_file(const std::filesystem::path& file, const std::filesystem::path& directory,
                                               const SettingsTable& table);
 

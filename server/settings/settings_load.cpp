@@ -7,14 +7,14 @@
 #include <optional>
 #include <string_view>
 
-#include "api/text_checks.hpp"
+#include "api/kinds/text_checks.hpp"
 #include "base/error.hpp"
 #include "server/settings/settings_file.hpp"
 
 namespace distilld {
 namespace {
 
-/// The setting's variable that is set, the older one where the own is not.
+/// The setting's variable, or the older one if that is not set.
 std::optional<std::pair<std::string, std::string>> variable_of(const SettingsInput& input,
                                                                const SettingsSection& section, const Setting& setting) {
     for (const auto& name : {variable_name(section, setting), std::string(setting.older_variable)}) {
@@ -32,7 +32,7 @@ std::string upper(std::string_view text) {
     return made;
 }
 
-/// In one word several texts of a list may stand, with commas between.
+/// One word may hold several texts of a list, separated by commas.
 boost::json::value value_of(const Setting& setting, std::vector<std::string> words) {
     if (setting.kind->shape() == api::FieldShape::list_of_texts) {
         const auto all = boost::algorithm::join(words, ",");
@@ -42,7 +42,7 @@ boost::json::value value_of(const Setting& setting, std::vector<std::string> wor
     return setting.kind->value_of(words);
 }
 
-/// Lays one layer after the other over the defaults.
+/// Applies one layer after another to the defaults.
 class Loader {
   public:
     Loader(const SettingsInput& input, const SettingsTable& table) : input_(input), table_(table) {}
@@ -90,7 +90,7 @@ class Loader {
     void read_file() {
         auto file = read_settings_file(input_.file, input_.working_directory, table_);
         wrong_.violations = std::move(file.violations);
-        // Paths in a file start where it lies: so it can be used from anywhere.
+        // Paths in a file are relative to its folder, so that it works from any directory.
         const auto base = (input_.working_directory / input_.file).parent_path();
         for (const auto& [name, place, value] : file.values) {
             take(name, *table_.setting(name), value, base, {SettingSource::Kind::file, place});
@@ -126,7 +126,7 @@ class Loader {
         });
     }
 
-    /// Not an error: Kubernetes sets variables of that form for a service "distilld-server".
+    /// Only a warning: Kubernetes sets variables of this form for a service "distilld-server".
     void warn_of_misspelt_variables() {
         for (const auto& section : table_.sections) {
             const auto prefix = "DISTILLD_" + upper(section.name) + "_";
@@ -141,7 +141,7 @@ class Loader {
                 const auto near = api::closest(rest, known);
                 if (near && *near != rest) {
                     result_.warnings.push_back("environment variable " + found->first +
-                                               " is no setting; did you mean " + prefix + *near + "?");
+                                               " is not a setting; did you mean " + prefix + *near + "?");
                 }
             }
         }

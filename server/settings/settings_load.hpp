@@ -11,22 +11,22 @@
 
 namespace distilld {
 
-/// The largest file of settings that is read.
+/// Maximum bytes of a settings file.
 inline constexpr std::size_t kSettingsSizeLimit = 1U << 20;
 
-/// Where settings come from. A flag counts before a variable, a variable before the file, the file before the default.
+/// Sources of settings, by precedence: flag, variable, file, default.
 struct SettingsInput {
     std::filesystem::path file;                             ///< TOML; empty = none
-    std::map<std::string, std::string> environment;         ///< an empty text is as none
-    std::map<std::string, std::vector<std::string>> flags;  ///< by dotted name: the words behind the flag
-    std::filesystem::path working_directory;  ///< relative paths of flags, variables and `file` start here; absolute
+    std::map<std::string, std::string> environment;         ///< an empty text counts as not set
+    std::map<std::string, std::vector<std::string>> flags;  ///< by dotted name: the words after the flag
+    std::filesystem::path working_directory;  ///< absolute; base of relative paths in flags, variables and `file`
 };
 
 /// Where the value of a setting comes from.
 struct SettingSource {
     enum class Kind { standard, file, environment, flag };
     Kind kind = Kind::standard;
-    std::string place;  ///< "distilld.toml:3:9", "DISTILLD_JOBS_SLOTS", "--slots"; standard: empty
+    std::string place;  ///< "distilld.toml:3:9", "DISTILLD_JOBS_SLOTS", "--slots"; empty for standard
 };
 
 /// "default", "file distilld.toml:3:9", "environment DISTILLD_JOBS_SLOTS", "flag --slots"
@@ -34,15 +34,15 @@ struct SettingSource {
 
 struct EffectiveSettings {
     ServiceSettings settings;
-    std::map<std::string, SettingSource> sources;  ///< by dotted name, of every setting
-    std::vector<std::string> missing;              ///< what is required and was not given, one sentence each
+    std::map<std::string, SettingSource> sources;  ///< of every setting, by dotted name
+    std::vector<std::string> missing;              ///< missing required settings, one sentence each
     std::vector<std::string> warnings;             ///< one sentence each: variables that look like a misspelt setting
 };
 
-/// One thing that is wrong.
+/// An invalid setting or file.
 struct SettingsViolation {
-    std::string place;  ///< as of a SettingSource; "" = nowhere
-    std::string name;   ///< "jobs.slots"; "" = the file as a whole
+    std::string place;  ///< as in SettingSource; "" = nowhere
+    std::string name;   ///< "jobs.slots"; "" = the whole file
     std::string detail;
 };
 
@@ -50,7 +50,7 @@ struct SettingsViolations {
     std::vector<SettingsViolation> violations;
 };
 
-/// One line a violation, without a final newline: "distilld.toml:3:9: jobs.slots: must be …".
+/// One line per violation, without a final newline: "distilld.toml:3:9: jobs.slots: must be …".
 [[nodiscard]] std::string describe(const SettingsViolations& violations);
 
 /// Found by boost::system::result through argument-dependent lookup: ErrorException(invalid_input).
@@ -58,9 +58,9 @@ struct SettingsViolations {
 
 using LoadedSettings = boost::system::result<EffectiveSettings, SettingsViolations>;
 
-/// Reads the file and lays environment and flags over it. All that is wrong is listed, in the order of file (by line),
-/// environment, flags; also what is overridden. A value is never echoed, for it may be a secret. What is required and
-/// missing is no violation yet: who starts the service asks `missing`.
+/// Reads the file, then overrides it by environment and flags. All violations are listed in the order file (by line),
+/// environment, flags, even for overridden values. Values are never echoed, because they may be secret. A missing
+/// required setting is not a violation: check `missing` before the start.
 [[nodiscard]] LoadedSettings load_settings(const SettingsInput& input);
 
 }  // namespace distilld

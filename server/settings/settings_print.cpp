@@ -6,7 +6,7 @@
 namespace distilld {
 namespace {
 
-/// Texts, numbers, true, false and lists are written in TOML as they are in JSON.
+/// Texts, numbers, booleans and lists have the same form in TOML as in JSON.
 std::string toml_value(const Setting& setting, const ServiceSettings& settings) {
     return to_text(setting.kind.show(settings));
 }
@@ -50,7 +50,7 @@ std::string table_of(const SettingsSection& section) {
 }  // namespace
 
 std::string settings_toml(const EffectiveSettings& effective) {
-    std::string text = "# Settings of distilld serve. Behind each value: where it comes from.\n";
+    std::string text = "# Settings of distilld serve. The comment after each value names its source.\n";
     for (const auto& section : settings_table().sections) {
         text += "\n# " + std::string(section.help) + "\n[" + std::string(section.name) + "]\n";
         for (const auto& setting : section.settings) {

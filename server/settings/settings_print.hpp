@@ -7,12 +7,12 @@
 
 namespace distilld {
 
-/// The settings as a TOML file with comments: what each is for, its values and where the value comes from.
-/// load_settings() of it gives the same settings, but for secrets, of which only it is said that they are set.
+/// The settings as a TOML file with comments: meaning, values and source of each. load_settings() restores the same
+/// settings from it, except for secrets, which are only marked as set.
 [[nodiscard]] std::string settings_toml(const EffectiveSettings& effective);
 
-/// docs/settings.md with its tables written anew. They stand between the lines "<!-- settings of jobs -->" and
-/// "<!-- end of settings -->"; every section has such lines, or it is an error.
+/// docs/settings.md with its tables regenerated. They are between the lines "<!-- settings of jobs -->" and "<!-- end
+/// of settings -->"; it is an error if a section lacks these lines.
 [[nodiscard]] Result<std::string> with_settings_tables(std::string markdown);
 
 }  // namespace distilld

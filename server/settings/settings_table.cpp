@@ -60,6 +60,33 @@ std::vector<std::string> read_setting(const Setting& setting, const boost::json:
     return wrong;
 }
 
+SettingsSection log_section() {
+    return {.name = "log",
+            .help = "log lines, which go to stderr",
+            .settings = {
+                {.name = "json",
+                 .kind = api::make_boolean(&LogSettings::json),
+                 .help = "write log lines as JSON objects",
+                 .flag = "--log-json"},
+                {.name = "level",
+                 .kind = api::make_choice(&LogSettings::level, log::kLevelNames),
+                 .help = "lowest level that is written",
+                 .flag = "--log-level"},
+            }};
+}
+
+SettingsSection teacher_section() {
+    return {.name = "teacher",
+            .help = "what jobs may use to reach their teachers",
+            .settings = {
+                {.name = "key_root",
+                 .kind = api::make_path(&TeacherSettings::key_root, api::PathUse::reads, "folder", true),
+                 .help = "folder below which specs may name files of teachers' keys (teacher.api_key_file)",
+                 .flag = "--key-root",
+                 .older_variable = "DISTILLD_KEYS_DIR"},
+            }};
+}
+
 const SettingsTable& settings_table() {
     static const SettingsTable table{
         {server_section(), jobs_section(), log_section(), teacher_section(), security_section(), webhooks_section()}};

@@ -5,13 +5,13 @@
 #include <string_view>
 #include <vector>
 
-#include "api/field_kinds.hpp"
+#include "api/kinds/field_kinds.hpp"
 #include "server/settings/service_settings.hpp"
 
-/// The settings of `distilld serve`, each described once. The reader of the file of `--config`, the environment, the
-/// flags, `--print-config` and docs/settings.md go by this table. A new setting is a member of service_settings.hpp and
-/// a row in its section's file; a new section is a struct there, a file with its rows, a line in settings_table.cpp and
-/// one below.
+/// The settings of `distilld serve`, each described once. The reader of the `--config` file, the environment, the
+/// flags, `--print-config` and docs/settings.md all use this table. A new setting is a member in service_settings.hpp
+/// and a row in its section's file; a new section is a struct there, a file with its rows, a line in settings_table.cpp
+/// and one below.
 namespace distilld {
 
 template <>
@@ -30,16 +30,16 @@ struct api::SectionOf<WebhooksSettings> : SectionAt<&ServiceSettings::webhooks> 
 using SettingKind = api::FieldKind<ServiceSettings>;
 
 struct Setting {
-    std::string_view name;                 ///< "slots", in the file under its section
-    SettingKind kind;                      ///< member, values, range; the default is that of the member
+    std::string_view name;                 ///< "slots"; in the file under its section
+    SettingKind kind;                      ///< member, values, range; the default is the member's
     std::string_view help;                 ///< one line
     std::string_view flag;                 ///< "--slots"; empty = none
-    std::string_view required = {};        ///< what has to be given; empty = may be left out
-    std::string_view older_variable = {};  ///< environment variable that is read too, where the own one is not set
+    std::string_view required = {};        ///< what must be given; empty = optional
+    std::string_view older_variable = {};  ///< environment variable that is used if the section's own is not set
     bool secret = false;                   ///< never printed
 };
 
-/// Something that is wrong between settings which are each good for themselves.
+/// A conflict between settings that are each valid.
 struct SettingConflict {
     std::string name;  ///< "security.tls_key"
     std::string detail;
@@ -49,16 +49,16 @@ struct SettingsSection {
     std::string_view name;
     std::string_view help;  ///< one line
     std::vector<Setting> settings;
-    /// Asked once all values are good; may be null.
+    /// Called if all values are valid; may be null.
     std::vector<SettingConflict> (*check)(const ServiceSettings& settings) = nullptr;
 };
 
 struct SettingsTable {
     std::vector<SettingsSection> sections;
 
-    /// Null for a section that there is not.
+    /// Null for an unknown section.
     [[nodiscard]] const SettingsSection* section(std::string_view name) const;
-    /// Of a "section.name"; null for one that there is not.
+    /// For a name "section.setting"; null if unknown.
     [[nodiscard]] const Setting* setting(std::string_view dotted) const;
 };
 
@@ -66,23 +66,23 @@ struct SettingsTable {
 [[nodiscard]] std::string dotted_name(const SettingsSection& section, const Setting& setting);
 /// "DISTILLD_JOBS_SLOTS"
 [[nodiscard]] std::string variable_name(const SettingsSection& section, const Setting& setting);
-/// "--slots N, DISTILLD_JOBS_SLOTS, or slots in [jobs] of the file": how a setting is given.
+/// How a setting is given: "--slots N, DISTILLD_JOBS_SLOTS, or slots in [jobs] of the file".
 [[nodiscard]] std::string ways_to_give(const SettingsSection& section, const Setting& setting);
 
 [[nodiscard]] const SettingsTable& settings_table();
 
-/// Puts the value in; relative paths start at `base`. Otherwise the member stays as it is, and what is wrong comes
-/// back, which never quotes the value: "must be a whole number from 1 to 1024".
+/// Sets the value; relative paths start at `base`. On an error the member stays unchanged. The messages never quote the
+/// value: "must be a whole number from 1 to 1024".
 [[nodiscard]] std::vector<std::string> read_setting(const Setting& setting, const boost::json::value& value,
                                                     const std::filesystem::path& base, ServiceSettings& settings);
 
-/// A list of texts, each once.
+/// A list of distinct texts.
 template <class Section>
 [[nodiscard]] SettingKind make_names(std::vector<std::string> Section::* member, api::TextRange range) {
     return api::make_texts(member, {.text = range, .unique = true});
 }
 
-// The sections, each in a file of its own.
+// The sections; longer ones have their own file.
 [[nodiscard]] SettingsSection server_section();
 [[nodiscard]] SettingsSection jobs_section();
 [[nodiscard]] SettingsSection log_section();

@@ -6,18 +6,18 @@
 #include <utility>
 
 #include "api/spec_docs.hpp"
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "server/settings/settings_print.hpp"
 
-// Writes what docs/job-spec.md and api/openapi.yaml say of the fields of a job spec, and docs/settings.md of settings,
-// or with --check compares it.
+// Regenerates the fields of a job spec in docs/job-spec.md and api/openapi.yaml, and the settings in docs/settings.md.
+// With --check it only compares.
 
 namespace distilld {
 namespace {
 
 using Generator = std::function<Result<std::string>(std::string)>;
 
-/// 0 when the file is as it should be (in the end), else 1.
+/// 0 if the file is up to date afterwards, else 1.
 int bring_up_to_date(const std::string& root, const char* name, const char* table, const Generator& generator,
                      bool check) {
     const std::string file = root + "/" + name;

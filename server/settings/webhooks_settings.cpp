@@ -10,12 +10,12 @@ std::vector<SettingConflict> check_webhooks(const ServiceSettings& settings) {
     const auto& webhooks = settings.webhooks;
     std::vector<SettingConflict> conflicts;
     if (webhooks.urls.empty() != webhooks.secret_file.empty()) {
-        conflicts.push_back({"webhooks.secret_file", webhooks.urls.empty()
-                                                         ? "is of no use without webhooks.urls"
-                                                         : "is needed with webhooks.urls: --webhook-secret-file FILE"});
+        conflicts.push_back({"webhooks.secret_file",
+                             webhooks.urls.empty() ? "has no effect unless webhooks.urls is set"
+                                                   : "is required with webhooks.urls: --webhook-secret-file FILE"});
     }
     if (webhooks.urls.empty() && !webhooks.private_hosts.empty()) {
-        conflicts.push_back({"webhooks.private_hosts", "is of no use without webhooks.urls"});
+        conflicts.push_back({"webhooks.private_hosts", "has no effect unless webhooks.urls is set"});
     }
     return conflicts;
 }
@@ -24,7 +24,7 @@ std::vector<SettingConflict> check_webhooks(const ServiceSettings& settings) {
 
 SettingsSection webhooks_section() {
     return {.name = "webhooks",
-            .help = "who is told of the ends of jobs",
+            .help = "who is notified when a job ends",
             .settings =
                 {
                     {.name = "urls",

@@ -1,11 +1,11 @@
-#include "server/sinks/mlflow_sink.hpp"
+#include "server/sinks/registry.hpp"
 
 #include <algorithm>
 #include <boost/json/object.hpp>
 #include <filesystem>
 #include <utility>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "base/json_text.hpp"
 #include "server/sinks/mlflow_messages.hpp"
 #include "server/sinks/sink_http.hpp"
@@ -21,7 +21,7 @@ constexpr const char* kField = "/metrics/mlflow_url";
 constexpr const char* kApi = "/api/2.0/mlflow/";
 constexpr const char* kDefaultExperiment = "distilld";
 constexpr std::uint64_t kMaxRunFileBytes = 64U << 10U;
-// MLflow's own bounds of one request.
+// MLflow's limits per request.
 constexpr std::size_t kMaxMetrics = 1000;
 constexpr std::size_t kMaxParams = 100;
 
@@ -34,7 +34,7 @@ std::string text_at(const json::object& answer, std::string_view pointer) {
     return found != nullptr && found->is_string() ? std::string(found->get_string()) : std::string();
 }
 
-/// At most `count` from the beginning of `rest`, which they are taken from.
+/// Removes and returns at most `count` objects from the beginning of `rest`.
 json::array take_first(std::vector<json::object>& rest, std::size_t count) {
     const auto end = rest.begin() + static_cast<std::ptrdiff_t>(std::min(count, rest.size()));
     json::array taken(std::make_move_iterator(rest.begin()), std::make_move_iterator(end));
@@ -83,7 +83,7 @@ class MlflowSink final : public Sink {
         return http_->post(kApi + std::string(endpoint), std::move(body));
     }
 
-    /// Where a request has nothing to answer.
+    /// For requests with an empty answer.
     asio::awaitable<Done> tell(const char* endpoint, json::object body) {
         const HttpReply reply = co_await post(endpoint, std::move(body));
         co_return reply.ok() ? Done() : Done(failure_of(reply));
@@ -115,13 +115,13 @@ class MlflowSink final : public Sink {
             co_return SinkFailure{url_ + ": the answer to runs/create has no run.info.run_id", true};
         }
         params_ = mlflow_params(spec_json_, {});
-        // Without the file, an interrupted run would go on as another one there; that is not worth failing for.
+        // Without the file, a resumed run would be a new one on the server; that is not worth a failure.
         static_cast<void>(
             write_file_atomically(run_file_, to_text(json::object{{"server", url_}, {"run_id", run_id_}}) + "\n"));
         co_return Done();
     }
 
-    /// The run that the file in the output names, if the server has it.
+    /// Finds the run named by the file in the output, if the server has it.
     asio::awaitable<Done> find_run() {
         const Result<std::string> text = read_text_file(run_file_, kMaxRunFileBytes);
         const auto file = parse_json_text(text ? *text : std::string(), 4);
@@ -161,7 +161,7 @@ class MlflowSink final : public Sink {
         const HttpReply created = co_await std::move(creating);
         if (!created.ok()) {
             SinkFailure failure = failure_of(created);
-            // Another job was faster: it is there when we look again.
+            // Another job was faster: the next try finds the experiment.
             failure.for_good = failure.for_good && text_at(created.body, "/error_code") != "RESOURCE_ALREADY_EXISTS";
             co_return failure;
         }
@@ -178,7 +178,7 @@ class MlflowSink final : public Sink {
             if (!logged && !logged.error().for_good) {
                 co_return logged;
             }
-            params_ = std::move(rest);  // those that were refused would be refused again
+            params_ = std::move(rest);  // without refused parameters, which would be refused again
             if (!logged) {
                 co_return logged;
             }
@@ -227,7 +227,7 @@ class MlflowSink final : public Sink {
     bool goes_on_;
     std::unique_ptr<SinkHttp> http_;
     std::string experiment_id_;
-    std::string run_id_;  ///< empty: not opened yet
+    std::string run_id_;  ///< empty: not open yet
     MlflowHistory history_;
     std::vector<json::object> params_;  ///< still to be logged
 };

@@ -1,4 +1,4 @@
-#include "server/sinks/otlp_sink.hpp"
+#include "server/sinks/registry.hpp"
 
 #include <algorithm>
 #include <boost/json/object.hpp>
@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "base/ascii.hpp"
 #include "pipeline/graph/steady_time.hpp"
 #include "server/sinks/otlp_spans.hpp"
 #include "server/sinks/sink_http.hpp"
@@ -20,9 +21,9 @@ namespace {
 
 constexpr const char* kTraces = "/v1/traces";
 
-/// Where spans go, and what said so.
+/// Where spans go, and which setting names it.
 struct Collector {
-    std::string url;  ///< with the page; empty: nobody wants them
+    std::string url;  ///< with /v1/traces; empty: spans are not sent
     std::string named_by;
 };
 
@@ -46,7 +47,7 @@ Collector collector_of(const SinkContext& context) {
     return {};
 }
 
-/// Another id for each attempt.
+/// A random id, so that each attempt gets its own.
 std::uint64_t fresh_id() {
     std::random_device source;
     return std::max<std::uint64_t>((std::uint64_t{source()} << 32U) | source(), 1);
@@ -64,7 +65,7 @@ SpanTreeOptions tree_options(const SinkContext& context) {
     return options;
 }
 
-/// A collector that took part of the spans says how many it did not.
+/// A collector that accepted only some spans tells how many it rejected.
 Written written(const json::object& answer) {
     Written done;
     const auto* partial = answer.if_contains("partialSuccess");
@@ -85,7 +86,7 @@ Written written(const json::object& answer) {
     return done;
 }
 
-/// OTLP says which answers are worth another try, and 500 is not.
+/// OTLP defines which answers may be retried; 500 is not one of them.
 SinkFailure otlp_failure(const HttpReply& reply) {
     SinkFailure failure = failure_of(reply);
     failure.for_good = reply.status != 0 && reply.status != 429 && (reply.status < 502 || reply.status > 504);
@@ -117,12 +118,6 @@ class OtlpSink final : public Sink {
     std::unique_ptr<SinkHttp> http_;
 };
 
-std::string trimmed(std::string_view text) {
-    const auto first = std::min(text.find_first_not_of(' '), text.size());
-    text.remove_prefix(first);
-    return std::string(text.substr(0, text.find_last_not_of(' ') + 1));
-}
-
 }  // namespace
 
 std::vector<HttpHeader> read_otlp_headers(const std::string& text) {
@@ -135,8 +130,8 @@ std::vector<HttpHeader> read_otlp_headers(const std::string& text) {
         if (equals == std::string_view::npos) {
             continue;
         }
-        const std::string name = trimmed(pair.substr(0, equals));
-        const std::string stated = trimmed(pair.substr(equals + 1));
+        const std::string name(trimmed(pair.substr(0, equals), " "));
+        const std::string stated(trimmed(pair.substr(equals + 1), " "));
         const auto encoded = boost::urls::make_pct_string_view(stated);
         if (name.empty() || !encoded) {
             continue;

@@ -19,14 +19,14 @@ using std::chrono::nanoseconds;
 
 namespace {
 
-constexpr std::uint64_t kWholeSteps = 1000;  // the first ones
+constexpr std::uint64_t kWholeSteps = 1000;  // from the first step on
 constexpr int kInternal = 1;
 constexpr int kClient = 3;
 constexpr int kStatusOk = 1;
 constexpr int kStatusError = 2;
 constexpr std::uint64_t kStepSalt = 0x5354'4550;
 
-/// A hash of the two that is no zero, which OTLP takes for "none".
+/// A hash of both; never 0, which OTLP takes for "none".
 std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
     return std::max<std::uint64_t>(SplitMix64(SplitMix64(a).next() ^ b).next(), 1);
 }
@@ -38,7 +38,7 @@ json::object number_attribute(std::string_view key, std::uint64_t value) {
     return {{"key", key}, {"value", json::object{{"intValue", std::to_string(value)}}}};
 }
 
-/// What a stage calls a span, with the stage in front.
+/// The stage, followed by the span's own name.
 std::string full_name(const SpanRecord& record) {
     const std::string stage(stage_name(record.stage));
     return stage == record.name ? stage : stage + "." + record.name;
@@ -47,7 +47,7 @@ std::string full_name(const SpanRecord& record) {
 bool is_request(const SpanRecord& record) {
     return record.stage == Stage::teacher;
 }
-/// A request that failed carries the failure's kind as its name.
+/// The name of a failed request is the kind of its failure.
 bool has_failed(const SpanRecord& record) {
     return is_request(record) && record.name != "request" && record.name != "retry" && record.name != "hedge";
 }

@@ -1,10 +1,5 @@
 #include "server/sinks/registry.hpp"
 
-#include "server/sinks/jsonl_sink.hpp"
-#include "server/sinks/mlflow_sink.hpp"
-#include "server/sinks/otlp_sink.hpp"
-#include "server/sinks/tensorboard_sink.hpp"
-
 namespace distilld::sinks {
 
 namespace {

@@ -1,6 +1,5 @@
 #include "server/sinks/run_sinks.hpp"
 
-#include <atomic>
 #include <chrono>
 #include <utility>
 
@@ -11,89 +10,6 @@
 namespace distilld::sinks {
 
 namespace {
-
-struct OpenSink {
-    Takes takes;
-    std::unique_ptr<SinkRunner> runner;
-};
-
-class OpenSinks final : public RunSinks {
-  public:
-    OpenSinks(std::vector<OpenSink> sinks, std::uint64_t first_step)
-        : sinks_(std::move(sinks)), last_step_(first_step) {}
-
-    void take(const WorkerEvent& event) override {
-        if (sinks_.empty()) {
-            return;
-        }
-        const std::optional<Record> record = make_record(event, last_step_);
-        if (!record) {
-            return;
-        }
-        if (const auto* step = std::get_if<StepRecord>(&*record)) {
-            last_step_ = step->step;
-        }
-        const bool for_all =
-            std::holds_alternative<StartedEvent>(*record) || std::holds_alternative<EndRecord>(*record);
-        const SinkItem item{std::chrono::system_clock::now(), *record};
-        for (const OpenSink& sink : sinks_) {
-            if (for_all || sink.takes == Takes::figures) {
-                sink.runner->take(item);
-            }
-        }
-    }
-
-    void take(SpanRecord span) override {
-        const SinkItem item{std::chrono::system_clock::now(), std::move(span)};
-        for (const OpenSink& sink : sinks_) {
-            if (sink.takes == Takes::spans) {
-                sink.runner->take(item);
-            }
-        }
-    }
-
-    bool takes_spans() const override {
-        for (const OpenSink& sink : sinks_) {
-            if (sink.takes == Takes::spans) {
-                return true;
-            }
-        }
-        return false;
-    }
-
-    void settle() override {
-        for (const OpenSink& sink : sinks_) {
-            sink.runner->hurry();
-        }
-        for (const OpenSink& sink : sinks_) {
-            if (sink.takes == Takes::figures) {
-                static_cast<void>(sink.runner->settle(kSettlePatience));
-            }
-        }
-    }
-
-    void finish() override {
-        for (const OpenSink& sink : sinks_) {
-            sink.runner->close();
-        }
-        for (const OpenSink& sink : sinks_) {
-            sink.runner->join();
-        }
-    }
-
-    std::vector<SinkCounters> counters() const override {
-        std::vector<SinkCounters> all;
-        for (const OpenSink& sink : sinks_) {
-            const SinkCounts counts = sink.runner->counts();
-            all.push_back({sink.runner->name(), counts.written, counts.dropped});
-        }
-        return all;
-    }
-
-  private:
-    std::vector<OpenSink> sinks_;
-    std::atomic<std::uint64_t> last_step_;
-};
 
 class SpanFeed final : public TraceWriter {
   public:
@@ -120,11 +36,78 @@ class SpanFeed final : public TraceWriter {
 
 }  // namespace
 
+void RunSinks::take(const WorkerEvent& event) {
+    if (sinks_.empty()) {
+        return;
+    }
+    const std::optional<Record> record = make_record(event, last_step_);
+    if (!record) {
+        return;
+    }
+    if (const auto* step = std::get_if<StepRecord>(&*record)) {
+        last_step_ = step->step;
+    }
+    const bool for_all = std::holds_alternative<StartedEvent>(*record) || std::holds_alternative<EndRecord>(*record);
+    const SinkItem item{std::chrono::system_clock::now(), *record};
+    for (const OpenSink& sink : sinks_) {
+        if (for_all || sink.takes == Takes::figures) {
+            sink.runner->take(item);
+        }
+    }
+}
+
+void RunSinks::take(SpanRecord span) {
+    const SinkItem item{std::chrono::system_clock::now(), std::move(span)};
+    for (const OpenSink& sink : sinks_) {
+        if (sink.takes == Takes::spans) {
+            sink.runner->take(item);
+        }
+    }
+}
+
+bool RunSinks::takes_spans() const {
+    for (const OpenSink& sink : sinks_) {
+        if (sink.takes == Takes::spans) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void RunSinks::settle() {
+    for (const OpenSink& sink : sinks_) {
+        sink.runner->hurry();
+    }
+    for (const OpenSink& sink : sinks_) {
+        if (sink.takes == Takes::figures) {
+            static_cast<void>(sink.runner->settle(kSettleTimeout));
+        }
+    }
+}
+
+void RunSinks::finish() {
+    for (const OpenSink& sink : sinks_) {
+        sink.runner->close();
+    }
+    for (const OpenSink& sink : sinks_) {
+        sink.runner->join();
+    }
+}
+
+std::vector<SinkCounters> RunSinks::counters() const {
+    std::vector<SinkCounters> all;
+    for (const OpenSink& sink : sinks_) {
+        const SinkCounts counts = sink.runner->counts();
+        all.push_back({sink.runner->name(), counts.written, counts.dropped});
+    }
+    return all;
+}
+
 Result<std::unique_ptr<RunSinks>> open_sinks(const SinkContext& context, SinkRunner::Warn warn,
                                              std::span<const SinkRow> rows) {
     struct Made {
         OpenSink open;
-        std::unique_ptr<Sink> sink;  // after the runner, whose executor it may use
+        std::unique_ptr<Sink> sink;  // uses the executor of the runner, so it is destroyed first
     };
     std::vector<Made> made;
     for (const SinkRow& row : rows) {
@@ -142,7 +125,7 @@ Result<std::unique_ptr<RunSinks>> open_sinks(const SinkContext& context, SinkRun
         one.open.runner->start(std::move(one.sink));
         open.push_back(std::move(one.open));
     }
-    return std::unique_ptr<RunSinks>(std::make_unique<OpenSinks>(std::move(open), context.first_step));
+    return std::make_unique<RunSinks>(std::move(open), context.first_step);
 }
 
 std::string public_spec(const JobSpec& spec) {

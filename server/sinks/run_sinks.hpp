@@ -1,9 +1,11 @@
 #pragma once
 
-#include <functional>
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -13,35 +15,46 @@
 
 namespace distilld::sinks {
 
-/// The sinks of one run. What it is given goes to their queues and nothing is waited for, so that no sink, however slow
-/// or dead, holds up the training or fails the job. Any thread, but for finish().
-class RunSinks {
-  public:
-    virtual ~RunSinks() = default;
-
-    virtual void take(const WorkerEvent& event) = 0;
-    virtual void take(SpanRecord span) = 0;
-    /// Whether anybody wants spans: making them is not for nothing.
-    [[nodiscard]] virtual bool takes_spans() const = 0;
-    /// Before a checkpoint is written: waits until the figures of the steps before it are where they belong, since a
-    /// run that goes on from it does not tell them again. Blocks for kSettlePatience at most, and not at all for a sink
-    /// that fails. Not on the thread of the graph.
-    virtual void settle() = 0;
-    /// Writes what is left, within kFlushPatience, and blocks until then. To be called once, after the last event.
-    virtual void finish() = 0;
-
-    [[nodiscard]] virtual std::vector<SinkCounters> counters() const = 0;
+struct OpenSink {
+    Takes takes;
+    std::unique_ptr<SinkRunner> runner;
 };
 
-/// Opens the sinks that `context.spec` asks for. The error (invalid_input, io, disk_full) names the field. Blocks on
-/// files. `warn` is called on threads of the sinks.
+/// The sinks of one run. Records are queued without waiting, so a slow or dead sink neither delays nor fails the job.
+/// Any thread, except for finish().
+class RunSinks {
+  public:
+    /// Use open_sinks().
+    RunSinks(std::vector<OpenSink> sinks, std::uint64_t first_step)
+        : sinks_(std::move(sinks)), last_step_(first_step) {}
+
+    void take(const WorkerEvent& event);
+    void take(SpanRecord span);
+    /// Whether a sink takes spans, which cost time to produce.
+    [[nodiscard]] bool takes_spans() const;
+    /// To be called before a checkpoint is written: waits until the metrics of its steps are written, because a run
+    /// resumed from it does not report them again. Blocks at most for kSettleTimeout, and not for a failing sink. Not
+    /// on the thread of the graph.
+    void settle();
+    /// Writes the remaining records; blocks at most for kFlushTimeout. Call it once, after the last event.
+    void finish();
+
+    [[nodiscard]] std::vector<SinkCounters> counters() const;
+
+  private:
+    std::vector<OpenSink> sinks_;
+    std::atomic<std::uint64_t> last_step_;
+};
+
+/// Opens the sinks that `context.spec` requests. The error (invalid_input, io, disk_full) names the field. Blocks on
+/// files. `warn` is called on the sinks' threads.
 Result<std::unique_ptr<RunSinks>> open_sinks(const SinkContext& context, SinkRunner::Warn warn,
                                              std::span<const SinkRow> rows = sink_rows());
 
-/// The spec as JSON for others to read: without the queries of endpoints, which may hold keys.
+/// The spec as JSON for others to read: without the queries of URLs, which may hold keys.
 [[nodiscard]] std::string public_spec(const JobSpec& spec);
 
-/// Gives the spans of a graph to `sinks`, and to `also` unless it is null. Both outlive it.
+/// Passes the spans of a graph to `sinks`, and to `also` if it is not null. Both must outlive it.
 [[nodiscard]] std::unique_ptr<TraceWriter> make_span_feed(RunSinks& sinks, TraceWriter* also);
 
 }  // namespace distilld::sinks

@@ -9,10 +9,9 @@
 
 #include "base/json_text.hpp"
 #include "distilld_version.hpp"
+#include "net/http_failure.hpp"
+#include "net/tls_context.hpp"
 #include "pipeline/async/deadline.hpp"
-#include "pipeline/teacher/transport/http_connector.hpp"
-#include "pipeline/teacher/transport/http_failure.hpp"
-#include "pipeline/teacher/transport/http_pool.hpp"
 
 namespace distilld::sinks {
 
@@ -24,87 +23,73 @@ namespace {
 constexpr std::uint64_t kMaxReplyBytes = std::uint64_t{4} << 20U;
 constexpr std::size_t kMaxReplyDepth = 32;
 
-class PooledSinkHttp final : public SinkHttp {
-  public:
-    PooledSinkHttp(asio::any_io_executor thread, EndpointUrl url, std::shared_ptr<asio::ssl::context> tls,
-                   SinkHttpOptions options)
-        : base_path_(url.path == "/" ? std::string() : url.path),
-          options_(std::move(options)),
-          resolver_(thread),
-          pool_(thread, resolver_, std::move(url), std::move(tls), std::make_shared<BufferPool>(kMaxReplyBytes),
-                std::make_shared<TrafficCounters>(), pool_options()) {
-        while (base_path_.ends_with('/')) {
-            base_path_.pop_back();
-        }
-    }
+HttpPoolOptions pool_options(const SinkHttpOptions& options) {
+    HttpPoolOptions made;
+    made.user_agent = std::string("distilld/") + kVersion;
+    made.bearer = options.bearer;
+    made.max_idle = 1;
+    return made;
+}
 
-    asio::awaitable<HttpReply> post(std::string path, json::value body) override {
-        HttpRequest request;
-        request.content_type = kJsonContentType;
-        request.body = std::make_shared<const std::string>(to_text(body));
-        HttpReply reply = co_await send(std::move(request), std::move(path));
-        co_return reply;
+HttpReply read(const HttpResponse& response, const std::string& page) {
+    HttpReply reply;
+    reply.status = response.status;
+    reply.retry_after = response.retry_after;
+    if (const auto body = parse_json_text(body_text(response), kMaxReplyDepth); body && body->is_object()) {
+        reply.body = body->get_object();
     }
-
-    asio::awaitable<HttpReply> get(std::string path) override {
-        HttpRequest request;
-        request.post = false;
-        HttpReply reply = co_await send(std::move(request), std::move(path));
-        co_return reply;
+    if (!is_success(response)) {
+        const std::string said = error_text(body_text(response));
+        reply.trouble = page + ": HTTP " + std::to_string(response.status) + (said.empty() ? "" : ": " + said);
     }
-
-  private:
-    HttpPoolOptions pool_options() const {
-        HttpPoolOptions made;
-        made.user_agent = std::string("distilld/") + kVersion;
-        made.bearer = options_.bearer;
-        made.max_idle = 1;
-        return made;
-    }
-
-    asio::awaitable<HttpReply> send(HttpRequest request, std::string path) {
-        request.target = base_path_ + path;
-        if (request.target.empty()) {
-            request.target = "/";
-        }
-        request.headers = options_.headers;
-        request.response_limit = kMaxReplyBytes;
-        const std::string page = pool_.url().page(request.target);
-        auto exchange = pool_.request(std::move(request));
-        const std::optional<FetchResult<HttpResponse>> answer =
-            co_await with_deadline(std::move(exchange), options_.deadline);
-        HttpReply reply;
-        if (!answer) {
-            reply.trouble = page + ": no answer within " + number_text(to_seconds(options_.deadline)) + " s";
-        } else if (!*answer) {
-            reply.trouble = answer->error().message;
-        } else {
-            reply = read(**answer, page);
-        }
-        co_return reply;
-    }
-
-    static HttpReply read(const HttpResponse& response, const std::string& page) {
-        HttpReply reply;
-        reply.status = response.status;
-        reply.retry_after = response.retry_after;
-        if (const auto body = parse_json_text(body_text(response), kMaxReplyDepth); body && body->is_object()) {
-            reply.body = body->get_object();
-        }
-        if (!is_success(response)) {
-            const std::string said = error_text(body_text(response));
-            reply.trouble = page + ": HTTP " + std::to_string(response.status) + (said.empty() ? "" : ": " + said);
-        }
-        return reply;
-    }
-
-    std::string base_path_;
-    SinkHttpOptions options_;
-    HostResolver resolver_;
-    HttpPool pool_;
-};
+    return reply;
+}
 
 }  // namespace
+
+SinkHttp::SinkHttp(asio::any_io_executor thread, EndpointUrl url, std::shared_ptr<asio::ssl::context> tls,
+                   SinkHttpOptions options)
+    : base_path_(url.path == "/" ? std::string() : url.path),
+      options_(std::move(options)),
+      resolver_(thread),
+      pool_(thread, resolver_, std::move(url), std::move(tls), std::make_shared<BufferPool>(kMaxReplyBytes),
+            std::make_shared<TrafficCounters>(), pool_options(options_)) {
+    while (base_path_.ends_with('/')) {
+        base_path_.pop_back();
+    }
+}
+
+asio::awaitable<HttpReply> SinkHttp::post(std::string path, json::value body) {
+    HttpRequest request;
+    request.content_type = kJsonContentType;
+    request.body = std::make_shared<const std::string>(to_text(body));
+    return send(std::move(request), std::move(path));
+}
+
+asio::awaitable<HttpReply> SinkHttp::get(std::string path) {
+    return send(make_get(std::string()), std::move(path));
+}
+
+asio::awaitable<HttpReply> SinkHttp::send(HttpRequest request, std::string path) {
+    request.target = base_path_ + path;
+    if (request.target.empty()) {
+        request.target = "/";
+    }
+    request.headers = options_.headers;
+    request.response_limit = kMaxReplyBytes;
+    const std::string page = pool_.url().page(request.target);
+    const std::optional<FetchResult<HttpResponse>> answer =
+        co_await with_deadline(pool_.request(std::move(request)), options_.deadline);
+    HttpReply reply;
+    if (!answer) {
+        reply.trouble = page + ": no answer within " + number_text(to_seconds(options_.deadline)) + " s";
+    } else if (!*answer) {
+        reply.trouble = answer->error().message;
+    } else {
+        reply = read(**answer, page);
+    }
+    co_return reply;
+}
 
 SinkFailure failure_of(const HttpReply& reply) {
     const bool again = reply.status == 0 || reply.status == 408 || reply.status == 429 || reply.status >= 500;
@@ -114,19 +99,18 @@ SinkFailure failure_of(const HttpReply& reply) {
 Result<std::unique_ptr<SinkHttp>> make_sink_http(asio::any_io_executor thread, SinkHttpOptions options) {
     Result<EndpointUrl> url = parse_endpoint_url(options.url, "/");
     if (!url) {
-        return invalid_input(options.field + ": '" + options.url + "' is no URL such as http://127.0.0.1:5000");
+        return invalid_input(options.field + ": '" + options.url + "' is not a URL such as http://127.0.0.1:5000");
     }
     url->query.clear();
     std::shared_ptr<asio::ssl::context> tls;
     if (url->tls) {
-        auto made = make_tls_client_context("");
+        auto made = make_tls_client_context();
         if (!made) {
             return Error{made.error().kind, options.field + ": " + made.error().message};
         }
         tls = std::move(*made);
     }
-    return std::unique_ptr<SinkHttp>(
-        std::make_unique<PooledSinkHttp>(std::move(thread), std::move(*url), std::move(tls), std::move(options)));
+    return std::make_unique<SinkHttp>(std::move(thread), std::move(*url), std::move(tls), std::move(options));
 }
 
 std::string percent_encoded(std::string_view text) {

@@ -11,47 +11,57 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "pipeline/teacher/transport/http_message.hpp"
+#include "net/http_pool.hpp"
 #include "server/sinks/sink.hpp"
 
 namespace distilld::sinks {
 
-/// An answer, or why there was none.
+/// An answer, or the reason for its absence.
 struct HttpReply {
-    unsigned status = 0;       ///< 0: there was none
-    boost::json::object body;  ///< of an answer that is a JSON object, else empty
-    std::string trouble;       ///< of everything but 2xx: server, status and what it said
+    unsigned status = 0;       ///< 0: no answer
+    boost::json::object body;  ///< if the answer is a JSON object; otherwise empty
+    std::string trouble;       ///< set except for 2xx: server, status and its message
     std::optional<std::chrono::milliseconds> retry_after;
 
     [[nodiscard]] bool ok() const noexcept { return status >= 200 && status < 300; }
 };
 
-/// What a reply that is not ok() means: final, or worth another try (no answer, 408, 429, 5xx).
+/// The failure of a reply that is not ok(): final, or worth a retry (no answer, 408, 429, 5xx).
 [[nodiscard]] SinkFailure failure_of(const HttpReply& reply);
 
 struct SinkHttpOptions {
     std::string field{};  ///< of the spec, for messages
     std::string url{};
     std::string bearer{};                        ///< never part of a message
-    std::vector<HttpHeader> headers{};           ///< neither are these
-    std::chrono::milliseconds deadline{10'000};  ///< of one request, connection included
+    std::vector<HttpHeader> headers{};           ///< never part of a message, either
+    std::chrono::milliseconds deadline{10'000};  ///< for one request, connection included
 };
 
-/// JSON over HTTP to one server, over connections that are kept. On one executor with one thread.
+/// JSON over HTTP to one server, with persistent connections. On one executor with one thread.
 class SinkHttp {
   public:
-    virtual ~SinkHttp() = default;
+    /// Use make_sink_http().
+    SinkHttp(boost::asio::any_io_executor thread, EndpointUrl url, std::shared_ptr<boost::asio::ssl::context> tls,
+             SinkHttpOptions options);
 
-    /// `path` goes behind the URL's own path. Throws operation_aborted when cancelled.
-    virtual boost::asio::awaitable<HttpReply> post(std::string path, boost::json::value body) = 0;
-    virtual boost::asio::awaitable<HttpReply> get(std::string path) = 0;
+    /// `path` is appended to the URL's path. Throws operation_aborted when cancelled.
+    boost::asio::awaitable<HttpReply> post(std::string path, boost::json::value body);
+    boost::asio::awaitable<HttpReply> get(std::string path);
+
+  private:
+    boost::asio::awaitable<HttpReply> send(HttpRequest request, std::string path);
+
+    std::string base_path_;
+    SinkHttpOptions options_;
+    HostResolver resolver_;
+    HttpPool pool_;
 };
 
 /// The error names the field.
 [[nodiscard]] Result<std::unique_ptr<SinkHttp>> make_sink_http(boost::asio::any_io_executor thread,
                                                                SinkHttpOptions options);
 
-/// A text for a URL's query.
+/// Encodes a text for a URL's query.
 [[nodiscard]] std::string percent_encoded(std::string_view text);
 
 /// The value of an Authorization header (RFC 7617).

@@ -13,7 +13,7 @@
 #include "pipeline/core/stage.hpp"
 #include "pipeline/core/worker_events.hpp"
 
-/// What goes to the sinks: the events of a run, of those of its steps the figures alone, and the spans of its stages.
+/// Records for the sinks: the events of a run, the figures of its steps, and the spans of its stages.
 namespace distilld::sinks {
 
 /// The figures of one optimizer step, as in ProgressEvent.
@@ -33,18 +33,18 @@ struct StepRecord {
     std::uint64_t nonfinite_steps = 0;
 };
 
-/// How the run came to its end. Nothing follows it.
+/// The end of the run. Nothing follows it.
 struct EndRecord {
     enum class Status { finished, cancelled, failed };
     Status status = Status::finished;
-    std::uint64_t step = 0;  ///< the last one
-    std::string message;     ///< of a failure
+    std::uint64_t step = 0;  ///< the last step
+    std::string message;     ///< set after a failure
     std::optional<double> eval_loss;
     std::optional<double> exported_eval_loss;
     std::string weights_sha256;
 };
 
-/// What a stage did, by the clock of the graph.
+/// An activity of a stage, by the graph's clock.
 struct SpanRecord {
     Stage stage = Stage::plan;
     std::string name;
@@ -60,11 +60,10 @@ struct SinkItem {
     Record record;
 };
 
-/// What the sinks are told of an event; nothing of those that say nothing about the run's figures. `last_step` is what
-/// a failure counts as its step.
+/// The record of an event; nullopt if it has no metrics of the run. `last_step` is the step of a failure.
 [[nodiscard]] std::optional<Record> make_record(const WorkerEvent& event, std::uint64_t last_step);
 
-/// started, step, evaluation, checkpoint, span; of an end finished, cancelled or failed.
+/// started, step, evaluation, checkpoint or span; for an end finished, cancelled or failed.
 [[nodiscard]] std::string_view kind_of(const Record& record);
 
 [[nodiscard]] inline std::int64_t unix_milliseconds(std::chrono::system_clock::time_point at) {

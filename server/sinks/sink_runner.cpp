@@ -76,12 +76,12 @@ class SinkRunner::Implementation {
         wake();
     }
 
-    bool settle(std::chrono::milliseconds patience) {
+    bool settle(std::chrono::milliseconds timeout) {
         hurry();
         std::unique_lock lock(mutex_);
         const std::uint64_t wanted = accepted_;
         const auto done = [&] { return settled_ >= wanted || failing_; };
-        if (!settled_changed_.wait_for(lock, patience, done)) {
+        if (!settled_changed_.wait_for(lock, timeout, done)) {
             failing_ = true;
         }
         return settled_ >= wanted;
@@ -142,7 +142,7 @@ class SinkRunner::Implementation {
         while (!look().closed) {
             co_await changed_.wait();
         }
-        const Clock::time_point due = Clock::now() + kFlushPatience;
+        const Clock::time_point due = Clock::now() + kFlushTimeout;
         while (!look().at_once && Clock::now() < due) {
             co_await changed_.wait(due);
         }
@@ -158,7 +158,7 @@ class SinkRunner::Implementation {
         }
     }
 
-    /// False: there is nothing, and nothing more will come.
+    /// False: the queue is empty and closed.
     asio::awaitable<bool> gather() {
         for (;;) {
             const View view = look();
@@ -187,7 +187,7 @@ class SinkRunner::Implementation {
 
     asio::awaitable<void> write_batch() {
         RetryPauses pauses;
-        const Clock::time_point give_up = Clock::now() + kRetryPatience;
+        const Clock::time_point give_up = Clock::now() + kRetryTimeout;
         for (;;) {
             const WriteResult result = co_await write_once();
             if (result) {
@@ -195,7 +195,7 @@ class SinkRunner::Implementation {
                 if (result->refused > 0) {
                     trouble("refused " + std::to_string(result->refused) + " records: " + result->why);
                 } else if (counts().dropped > told_dropped_) {
-                    trouble("is slower than the records come");
+                    trouble("is slower than the records arrive");
                 }
                 co_return;
             }
@@ -206,7 +206,7 @@ class SinkRunner::Implementation {
                 trouble(failure.message);
                 co_return;
             }
-            trouble(failure.message + "; it is tried again");
+            trouble(failure.message + "; trying again");
             co_await pause(pauses.next(failure.retry_after));
         }
     }
@@ -224,7 +224,7 @@ class SinkRunner::Implementation {
         }
     }
 
-    /// Cut short once by the end of the run: then it is tried at once.
+    /// The end of the run cuts it short once, for an immediate retry.
     asio::awaitable<void> pause(std::chrono::milliseconds span) {
         const bool was_closed = look().closed;
         const Clock::time_point due = Clock::now() + span;
@@ -266,7 +266,7 @@ class SinkRunner::Implementation {
         }
     }
 
-    /// On the sink's thread. Throttled.
+    /// Called on the sink's thread; warns at most once per kWarnInterval.
     void trouble(const std::string& text) {
         last_trouble_ = text;
         const Clock::time_point now = Clock::now();
@@ -295,11 +295,11 @@ class SinkRunner::Implementation {
     std::condition_variable settled_changed_;
     SinkCounts counts_;
     std::uint64_t accepted_ = 0;  ///< into the queue
-    std::uint64_t settled_ = 0;   ///< of them, those that are written or lost
-    std::uint64_t hurried_ = 0;   ///< those that do not wait for others to be written with
-    bool failing_ = false;        ///< from a failure, or from being waited for in vain, to the next success
+    std::uint64_t settled_ = 0;   ///< of those, written or lost
+    std::uint64_t hurried_ = 0;   ///< of those, to be written without waiting for others
+    bool failing_ = false;        ///< since a failure or a timed-out wait, until the next success
     bool closed_ = false;
-    bool at_once_ = false;  ///< nobody waits for what is left
+    bool at_once_ = false;  ///< do not wait for queued records
     std::thread thread_;
 };
 
@@ -326,8 +326,8 @@ void SinkRunner::join() {
 void SinkRunner::hurry() {
     implementation_->hurry();
 }
-bool SinkRunner::settle(std::chrono::milliseconds patience) {
-    return implementation_->settle(patience);
+bool SinkRunner::settle(std::chrono::milliseconds timeout) {
+    return implementation_->settle(timeout);
 }
 SinkCounts SinkRunner::counts() const {
     return implementation_->counts();

@@ -12,10 +12,10 @@
 
 namespace distilld::sinks {
 
-/// How records are gathered for one write.
+/// How records are combined into one write.
 struct SinkPace {
-    std::size_t max_batch = 1000;         ///< records of a write
-    std::chrono::milliseconds linger{0};  ///< so long a record waits for others to be written with
+    std::size_t max_batch = 1000;         ///< records per write
+    std::chrono::milliseconds linger{0};  ///< how long a record waits for others
 };
 
 struct SinkCounts {
@@ -24,17 +24,17 @@ struct SinkCounts {
 };
 
 inline constexpr std::size_t kMaxQueuedRecords = 10'000;
-/// Before a checkpoint is written: the figures of its steps would be lost when the process dies behind it.
-inline constexpr std::chrono::milliseconds kSettlePatience{1000};
-/// After the run's end, for what is left.
-inline constexpr std::chrono::seconds kFlushPatience{5};
-/// A failed write is tried again after this, twice, four times … as long, at most kMaxRetryPause, or as the server
-/// asks.
+/// How long a checkpoint waits for the figures of its steps, which a later crash would lose.
+inline constexpr std::chrono::milliseconds kSettleTimeout{1000};
+/// For the remaining records after the run's end.
+inline constexpr std::chrono::seconds kFlushTimeout{5};
+/// The first pause before a retry; it doubles each time up to kMaxRetryPause. A server may ask for a longer one, up to
+/// kMaxRetryAfter.
 inline constexpr std::chrono::milliseconds kFirstRetryPause{500};
 inline constexpr std::chrono::milliseconds kMaxRetryPause{30'000};
 inline constexpr std::chrono::milliseconds kMaxRetryAfter{300'000};
-/// Records that could not be written for so long are given up, so that newer ones have a chance.
-inline constexpr std::chrono::seconds kRetryPatience{600};
+/// Records that cannot be written for this long are dropped in favour of newer ones.
+inline constexpr std::chrono::seconds kRetryTimeout{600};
 
 /// Pauses between the attempts of one write.
 class RetryPauses {
@@ -45,9 +45,9 @@ class RetryPauses {
     std::chrono::milliseconds next_ = kFirstRetryPause;
 };
 
-/// A sink with its thread and its queue. take() never waits: what finds the queue full is dropped and counted, but for
-/// the run's end. Warnings (records lost; a sink that fails) come at most once a minute, and once at the end when
-/// records were lost.
+/// A sink with its thread and queue. take() never waits: if the queue is full, records except the run's end are dropped
+/// and counted. Warnings (lost records, a failing sink) come at most once a minute, and once at the end if records were
+/// lost.
 class SinkRunner {
   public:
     using Warn = std::function<void(const std::string& text)>;
@@ -56,23 +56,23 @@ class SinkRunner {
     SinkRunner(std::string name, SinkPace pace, Warn warn);
     SinkRunner(const SinkRunner&) = delete;
     SinkRunner& operator=(const SinkRunner&) = delete;
-    /// Ends without waiting for what is left, unless finished before.
+    /// Does not wait for queued records, unless the runner has finished.
     ~SinkRunner();
 
-    /// Of the sink's thread, which runs from start() on.
+    /// The executor of the sink's thread, which runs from start() on.
     [[nodiscard]] boost::asio::any_io_executor executor();
     void start(std::unique_ptr<Sink> sink);
 
     /// Any thread.
     void take(SinkItem item);
-    /// What was taken until now does not wait for others to be written with. Any thread.
+    /// Writes the queued records without waiting for more. Any thread.
     void hurry();
-    /// Blocks until what was taken until now is written, for `patience` at most; false: it is not. A sink that fails,
-    /// or was waited for in vain, is not waited for until it has written something. Any thread but the sink's.
-    bool settle(std::chrono::milliseconds patience);
-    /// No record is taken any more; what waits is written within kFlushPatience. Any thread.
+    /// Blocks until the queued records are written, at most for `timeout`; false: not written. After a failure or
+    /// timeout it returns at once until the sink has written something again. Any thread but the sink's.
+    bool settle(std::chrono::milliseconds timeout);
+    /// Takes no more records; queued ones are written within kFlushTimeout. Any thread.
     void close();
-    /// Waits for the end that close() announced.
+    /// Waits until the end started by close().
     void join();
 
     /// Any thread.

@@ -17,7 +17,7 @@ void append_little_endian(std::string& bytes, Integer value) {
     }
 }
 
-/// TFRecord's mask: the CRC of bytes that hold CRCs is a weak one.
+/// TFRecord's mask, because a CRC over bytes that hold CRCs is weak.
 std::uint32_t masked_crc(std::string_view bytes) {
     return std::rotr(crc32c(std::as_bytes(std::span(bytes))), 15) + 0xA282EAD8U;
 }
@@ -62,7 +62,7 @@ class Message {
     std::string bytes_;
 };
 
-// Fields of tensorflow.Event and what it holds.
+// Fields of tensorflow.Event and its parts.
 constexpr unsigned kWallTime = 1;
 constexpr unsigned kStep = 2;
 constexpr unsigned kFileVersion = 3;
@@ -87,7 +87,7 @@ constexpr unsigned kTensorStrings = 8;
 Message event(TensorboardTime at, std::uint64_t step) {
     Message event;
     event.real(kWallTime, unix_seconds(at));
-    return step == 0 ? event : event.number(kStep, step);  // as protobuf leaves out what is the default
+    return step == 0 ? event : event.number(kStep, step);  // protobuf omits default values
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-/// TensorBoard's event files: protobuf messages (tensorflow.Event) in TFRecord frames, written by hand, for five of
-/// their fields are all that is needed.
+/// TensorBoard's event files: protobuf messages (tensorflow.Event) in TFRecord frames. Encoded by hand, because only
+/// five fields are needed.
 namespace distilld::sinks {
 
 using TensorboardTime = std::chrono::system_clock::time_point;
@@ -19,11 +19,11 @@ struct TensorboardScalar {
 
 /// The first event of each file.
 [[nodiscard]] std::string tensorboard_version(TensorboardTime at);
-/// SessionLog START: TensorBoard drops what it has read of this and later steps, from earlier files.
+/// SessionLog START: TensorBoard discards this and later steps of earlier files.
 [[nodiscard]] std::string tensorboard_start(TensorboardTime at, std::uint64_t step);
 [[nodiscard]] std::string tensorboard_scalars(TensorboardTime at, std::uint64_t step,
                                               const std::vector<TensorboardScalar>& scalars);
-/// Markdown for the tab "Text".
+/// Markdown for the "Text" tab.
 [[nodiscard]] std::string tensorboard_text(TensorboardTime at, std::uint64_t step, std::string_view tag,
                                            std::string_view text);
 

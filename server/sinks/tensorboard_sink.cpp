@@ -1,4 +1,4 @@
-#include "server/sinks/tensorboard_sink.hpp"
+#include "server/sinks/registry.hpp"
 
 #include <unistd.h>
 
@@ -8,9 +8,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/files.hpp"
-#include "base/open_file.hpp"
-#include "server/sinks/append_file.hpp"
+#include "base/files/files.hpp"
+#include "base/files/open_file.hpp"
 #include "server/sinks/file_sink.hpp"
 #include "server/sinks/tensorboard_records.hpp"
 
@@ -23,7 +22,7 @@ namespace {
 constexpr const char* kField = "/metrics/tensorboard_dir: ";
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
-/// Seconds in the name of an event file; 0: it is none.
+/// The seconds in the name of an event file; 0 for another file.
 std::int64_t seconds_in(const std::string& name) {
     std::int64_t seconds = 0;
     if (name.starts_with(kPrefix)) {
@@ -32,8 +31,8 @@ std::int64_t seconds_in(const std::string& name) {
     return seconds;
 }
 
-/// TensorBoard reads files in the order of their names, and this one takes back what is in those before it: so its time
-/// is later than theirs, whatever the clock says.
+/// TensorBoard reads files in the order of their names, and this file supersedes steps of earlier ones. Its time is
+/// therefore later than theirs, regardless of the clock.
 fs::path new_event_file(const fs::path& folder, std::int64_t now) {
     const auto names = names_in(folder);
     for (const std::string& name : names ? *names : std::vector<std::string>()) {
@@ -126,7 +125,7 @@ class TensorboardSink final : public FileSink {
     std::uint64_t first_step_;
     std::string spec_json_;
     std::optional<AppendFile> file_;
-    TensorboardTime at_;  ///< of the record at hand
+    TensorboardTime at_;  ///< of the current record
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <string_view>
@@ -21,9 +22,11 @@
 namespace distilld {
 namespace {
 
-/// Above every number that the child's own descriptors get, so that no dup2 overwrites one still needed.
+/// Above all descriptors of the child, so that no dup2 overwrites one that is still needed.
 constexpr int kHighFd = 10;
 constexpr unsigned kCloseRangeCloexec = 4;
+/// For /proc/PID/oom_score_adj, in thousandths of all memory that the kernel adds to what the child takes.
+constexpr int kOomScore = 500;
 
 class Fd {
   public:
@@ -50,7 +53,7 @@ Error system_error_of(const std::string& what, int number) {
     return io_error(what + ": " + std::strerror(number));
 }
 
-/// The two ends, moved to numbers from kHighFd on.
+/// Moves the descriptor to a number of at least kHighFd.
 bool raise(Fd& fd) {
     Fd high(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kHighFd));
     if (high.get() < 0) {
@@ -80,16 +83,32 @@ struct ChildFds {
 /// Where and how the child is run.
 struct Place {
     CoreSet cores;
-    int nice = 0;  ///< beside the parent's
+    int nice = 0;  ///< added to the parent's nice value
 };
 
 /// Why a child could not become its program.
 struct StartFailure {
     int number = 0;      ///< errno
-    bool cores = false;  ///< it could not be bound to its cores
+    bool cores = false;  ///< binding to the cores failed
 };
 
-/// Between fork and exec, so nothing but async-signal-safe calls: other threads' locks may be held for ever.
+/// If memory runs out, the kernel should kill the child, which resumes from a checkpoint, before the parent, which
+/// holds all jobs, even if the child inherits a negative score that a service manager gave the parent.
+/// Async-signal-safe.
+void prefer_to_be_killed() {
+    const int file = ::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    std::array<char, 8> text{};
+    const ssize_t size = ::read(file, text.data(), text.size());
+    int score = 0;
+    if (size > 0 && std::from_chars(text.data(), text.data() + size, score).ec == std::errc() && score < kOomScore) {
+        const char* const end = std::to_chars(text.data(), text.data() + text.size(), kOomScore).ptr;
+        [[maybe_unused]] const ssize_t written =
+            ::write(file, text.data(), static_cast<std::size_t>(end - text.data()));
+    }
+    ::close(file);
+}
+
+/// Runs between fork and exec, so only async-signal-safe calls: other threads' locks may never be released.
 [[noreturn]] void become(const char* program, char* const* arguments, char* const* environment, ChildFds fds,
                          pid_t parent, int fd_limit, const Place& place) {
     const auto fail = [&fds](bool of_cores = false) {
@@ -98,23 +117,24 @@ struct StartFailure {
         ::_exit(127);
     };
     ::setpgid(0, 0);
-    // A worker whose service died saves its last step, and has a deadline of its own.
+    // After the death of its service a worker saves its last step, within its own deadline.
     if (::prctl(PR_SET_PDEATHSIG, SIGTERM) != 0) {
         fail();
     }
     if (::getppid() != parent) {
-        ::_exit(127);  // the parent died before the line above
+        ::_exit(127);  // the parent died before the prctl call
     }
-    // Before the program: its libraries count the cores when they are loaded.
+    // Before exec: the program's libraries count the cores when they are loaded.
     if (!place.cores.apply()) {
         fail(true);
     }
-    // Before the program, too: its threads inherit it. Both are plain system calls. Where a sandbox forbids them the
-    // job runs as before, which is better than not at all; beyond 19 the kernel takes 19.
+    // Also before exec: the program's threads inherit it. Both are plain system calls. If a sandbox forbids them, the
+    // job runs with the old value rather than not at all. The kernel limits the sum to 19.
     if (place.nice != 0) {
         static_cast<void>(::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + place.nice));
     }
-    // Handlers go with exec, but what is ignored or blocked would stay so.
+    prefer_to_be_killed();
+    // exec resets handlers, but ignored and blocked signals would stay so.
     struct sigaction usual{};
     usual.sa_handler = SIG_DFL;
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGCHLD, SIGUSR1, SIGUSR2}) {
@@ -127,7 +147,7 @@ struct StartFailure {
         ::dup2(fds.output, STDERR_FILENO) < 0 || ::dup2(fds.channel, kWorkerProtocolFd) < 0) {
         fail();
     }
-    // Sockets that Asio opened are not close-on-exec: without this the child would hold our listening port.
+    // Sockets that Asio opened are not close-on-exec; without this the child would hold our listening port.
     const unsigned first = kWorkerProtocolFd + 1;
     if (::syscall(SYS_close_range, first, ~0U, kCloseRangeCloexec) != 0) {
         for (int fd = static_cast<int>(first); fd < fd_limit; ++fd) {

@@ -11,23 +11,23 @@
 
 namespace distilld {
 
-/// A started child. The descriptors are ours to close; all are close-on-exec.
+/// A started child. The caller closes the descriptors; all are close-on-exec.
 struct Child {
     pid_t pid = -1;
     int channel = -1;     ///< our end of the socket pair; the child's is kWorkerProtocolFd
     int output = -1;      ///< what the child writes to stderr and stdout
-    int exit_event = -1;  ///< pidfd, readable once the child has ended; -1 where the kernel has none
+    int exit_event = -1;  ///< pidfd, readable once the child has ended; -1 if the kernel has none
 };
 
-/// Starts `program` with `arguments` in a process group of its own (a Ctrl-C on the terminal reaches us alone), stdin
-/// from /dev/null, no other descriptor of ours, signals as by default, killed by the kernel when the calling thread
-/// ends. `environment` is all that it has, NAME=value; `cores` those that it may run on (empty: as we); `nice` is added
-/// to the nice value of the calling thread. An error when it cannot be executed or bound to its cores. Any thread.
+/// Starts `program` with `arguments` in its own process group (a Ctrl-C on the terminal reaches only us), with stdin
+/// from /dev/null, no other descriptor of ours and default signal handling. The kernel sends it SIGTERM when the
+/// calling thread ends. `environment` is its whole environment, NAME=value; `cores` are the ones it may run on (empty:
+/// ours); `nice` is added to the calling thread's. An error if it cannot be executed or bound to its cores. Any thread.
 Result<Child> start_child(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                           const std::vector<std::string>& environment, const std::vector<std::uint32_t>& cores = {},
                           int nice = 0);
 
-/// `status` of waitpid as the shell would say it: 128 + signal when killed.
+/// `status` of waitpid as a shell reports it: 128 + signal if killed.
 [[nodiscard]] int shell_exit_code(int status);
 
 /// "exited with code 3", "was killed by signal 11 (Segmentation fault)".

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The number behind "oom_kill " at the beginning of a line.
+/// The number after "oom_kill " at the beginning of a line.
 std::optional<std::uint64_t> read_count(const fs::path& file) {
     static constexpr std::string_view kName = "oom_kill ";
     std::ifstream lines(file);
@@ -27,7 +27,7 @@ std::optional<std::uint64_t> read_count(const fs::path& file) {
     return std::nullopt;
 }
 
-/// A line of /proc/self/cgroup is "number:controllers:path"; version 2 has no controllers.
+/// A line of /proc/self/cgroup is "number:controllers:path"; version 2 names no controllers.
 struct GroupLine {
     std::string controllers;
     std::string path;
@@ -56,7 +56,7 @@ bool is_memory(const std::string& controllers) {
     return false;
 }
 
-/// Files that may say it, the surest first. A container sees its own group at the top, under the host's path or not.
+/// Candidates, the most specific first. A container sees its own group at the top, under the host's path or not.
 std::vector<fs::path> counting_files(const fs::path& root) {
     std::vector<fs::path> files;
     const fs::path groups = root / "sys/fs/cgroup";
@@ -77,7 +77,7 @@ std::vector<fs::path> counting_files(const fs::path& root) {
 }  // namespace
 
 OomKills kernel_oom_kills(const fs::path& root) {
-    // The first that says it now; a count from another file later could not be compared with it.
+    // Choose the file once: counts from different files cannot be compared.
     for (const auto& file : counting_files(root)) {
         if (read_count(file)) {
             return [file] { return read_count(file); };

@@ -1,6 +1,5 @@
 #include "server/supervisor/restarting_worker.hpp"
 
-#include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <optional>
@@ -28,7 +27,7 @@ struct Restarts {
     bool killed = false;
 };
 
-/// What one of the workers says, with its death held back.
+/// Passes on the events of one worker, but holds back its death.
 class OneRun {
   public:
     OneRun(Restarts& restarts, const WorkerProcess::EventHandler& on_event)
@@ -39,24 +38,15 @@ class OneRun {
             death_ = *failed;
             return;
         }
-        if (const auto* started = std::get_if<StartedEvent>(&event)) {
-            reach_ = {started->first_step, started->first_step};
-            cut_ = {started->batch_size, started->micro_batches};
-        } else if (const auto* progress = std::get_if<ProgressEvent>(&event)) {
-            reach_.last_step = std::max(reach_.last_step, progress->step);
-        } else if (const auto* checkpoint = std::get_if<CheckpointEvent>(&event)) {
+        reach_.take(event);
+        if (const auto* checkpoint = std::get_if<CheckpointEvent>(&event)) {
             restarts_.newest = {checkpoint->step, checkpoint->folder};
         }
         on_event_(event);
     }
 
     [[nodiscard]] const std::optional<FailedEvent>& death() const { return death_; }
-    [[nodiscard]] RunReach reach() const { return reach_; }
-    /// Before it has begun, smaller micro-batches would be of no use: then it died like another.
-    [[nodiscard]] bool ran_out_of_memory() const {
-        return death_ && death_->kind == kWorkerOutOfMemory && cut_.batch_size != 0;
-    }
-    [[nodiscard]] const MicroBatches& cut() const { return cut_; }
+    [[nodiscard]] const RunReach& reach() const { return reach_; }
 
   private:
     static bool is_death(const FailedEvent& failed) {
@@ -67,26 +57,7 @@ class OneRun {
     const WorkerProcess::EventHandler& on_event_;
     std::optional<FailedEvent> death_;
     RunReach reach_;
-    MicroBatches cut_;
 };
-
-/// What follows a death: the pause before the next worker, or nothing; what is said of it stands behind the death's
-/// own message.
-std::optional<std::chrono::milliseconds> judge(Restarts& restarts, const OneRun& run, FailedEvent& death,
-                                               WorkerStart& start) {
-    if (run.ran_out_of_memory()) {
-        const auto verdict = restarts.policy.on_out_of_memory(restarts.limits, run.cut());
-        death.message += verdict.text;
-        if (!verdict.smaller) {
-            return std::nullopt;
-        }
-        start.spec_json = with_micro_batches(start.spec_json, *verdict.smaller);
-        return verdict.pause;
-    }
-    const auto pause = restarts.policy.on_died(restarts.limits, run.reach());
-    death.message += pause ? restarts.policy.restart_text(restarts.limits, *pause) : restarts.policy.given_up_text();
-    return pause;
-}
 
 asio::awaitable<Result<WorkerExit>> run_restarting(std::shared_ptr<Restarts> restarts, WorkerStart start,
                                                    WorkerProcess::EventHandler on_event) {
@@ -106,15 +77,16 @@ asio::awaitable<Result<WorkerExit>> run_restarting(std::shared_ptr<Restarts> res
             co_return exit;
         }
         const FailedEvent at_first = death;
-        const auto pause = judge(*restarts, run, death, start);
-        if (!pause) {
+        const auto verdict = restarts->policy.on_died(restarts->limits, run.reach(), death.kind == kWorkerOutOfMemory);
+        death.message += verdict.text;
+        if (!verdict.pause) {
             on_event(death);
             co_return exit;
         }
         on_event(LogEvent{"warn", death.message});
         state = co_await asio::this_coro::cancellation_state;
         if (!restarts->killed && state.cancelled() == asio::cancellation_type::none) {
-            restarts->pause.expires_after(*pause);
+            restarts->pause.expires_after(*verdict.pause);
             co_await restarts->pause.async_wait(kTuple);
             state = co_await asio::this_coro::cancellation_state;
         }
@@ -127,6 +99,9 @@ asio::awaitable<Result<WorkerExit>> run_restarting(std::shared_ptr<Restarts> res
             co_return exit;
         }
         start.resume = true;
+        if (verdict.smaller) {
+            take_micro_batches(start, *verdict.smaller);
+        }
     }
 }
 

@@ -6,9 +6,9 @@
 #include <boost/url/parse.hpp>
 #include <boost/url/url_view.hpp>
 #include <cstdlib>
+#include <string_view>
 
-#include "api/job_spec_json.hpp"
-#include "pipeline/core/host_rule.hpp"
+#include "net/host_rule.hpp"
 #include "pipeline/core/teacher_key_root.hpp"
 
 namespace distilld {
@@ -25,19 +25,19 @@ constexpr std::string_view kNames[] = {
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
     "GLIBC_TUNABLES",
-    // Who is who of several processes that train together, as torchrun says it.
+    // The roles of processes that train together, set by torchrun.
     "RANK",
     "LOCAL_RANK",
     "WORLD_SIZE",
-    // Of sinks (server/sinks/), as their own worlds name them; for keys see allowed_keys().
+    // Variables of sinks (server/sinks/), with their usual names; for keys see allowed_keys().
     "MLFLOW_EXPERIMENT_NAME",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-    // Ours. Others that begin so are settings of the service or of clients, keys among them.
+    // Ours. Other DISTILLD_ variables are settings of the service or of clients, some of them keys.
     kKeyRootVariable,
     kTeacherHostsVariable,
 };
-/// Of libraries that a worker links or loads, and of the tools that look into one.
+/// Variables of libraries that a worker links or loads, and of tools that inspect it.
 constexpr std::string_view kPrefixes[] = {
     "LC_",     "OMP_",    "GOMP_",     "KMP_",    "MKL_",  "OPENBLAS_", "DNNL_",    "ONEDNN_",
     "CUDA_",   "CUBLAS_", "CUDNN_",    "NVIDIA_", "NCCL_", "TORCH_",    "PYTORCH_", "ATEN_",
@@ -54,7 +54,7 @@ std::string variable(const char* name) {
     return value != nullptr ? value : "";
 }
 
-/// Scheme, host and port are the same.
+/// Whether scheme, host and port are the same.
 bool same_server(const std::string& one, const std::string& other) {
     const auto a = boost::urls::parse_uri(one);
     const auto b = boost::urls::parse_uri(other);
@@ -64,16 +64,12 @@ bool same_server(const std::string& one, const std::string& other) {
     return a && b && a->scheme_id() == b->scheme_id() && a->host() == b->host() && port(*a) == port(*b);
 }
 
-/// The operator's keys that the job may have: those that it names for its teachers, and those of a sink where it is the
-/// operator's own server that it writes to.
-std::vector<std::string> allowed_keys(std::string_view spec_json) {
+/// The operator's keys that the job may have: the keys that it names for its teachers, and those of a sink if the job
+/// writes to the operator's own server.
+std::vector<std::string> allowed_keys(const JobSpec* spec) {
     std::vector<std::string> keys;
-    const auto spec = api::parse_job_spec(spec_json);
-    if (!spec) {
+    if (spec == nullptr) {
         return keys;
-    }
-    if (spec->teacher) {
-        keys.push_back(spec->teacher->api_key_env);
     }
     for (const auto& [name, teacher] : spec->teachers) {
         keys.push_back(teacher.api_key_env);
@@ -103,8 +99,8 @@ std::vector<std::string> worker_environment() {
     return settings;
 }
 
-std::vector<std::string> child_environment(std::vector<std::string> settings, std::string_view spec_json) {
-    const std::vector<std::string> keys = allowed_keys(spec_json);
+std::vector<std::string> child_environment(std::vector<std::string> settings, const JobSpec* spec) {
+    const std::vector<std::string> keys = allowed_keys(spec);
     for (char** entry = environ; *entry != nullptr; ++entry) {
         const std::string_view ours(*entry);
         const std::string_view name = ours.substr(0, ours.find('='));

@@ -9,23 +9,23 @@
 
 namespace distilld {
 
-/// What a child writes to stderr and stdout: its last 8 KiB are kept, and each line is handed on at once. A child may
-/// write any bytes; all that comes from here is UTF-8. One executor.
+/// A child's stderr and stdout. Keeps the last 8 KiB and passes on each line at once. The child may write any bytes;
+/// all results are UTF-8. One executor.
 class WorkerOutput {
   public:
     using LineSink = std::function<void(const std::string&)>;
 
-    /// `sink` takes each line without its newline; empty: nobody does.
+    /// `sink` takes each line without its newline; may be empty.
     WorkerOutput(const boost::asio::any_io_executor& executor, LineSink sink);
 
-    /// Takes over `fd`, the reading end of a pipe.
+    /// Takes ownership of `fd`, the read end of a pipe.
     void assign(int fd);
-    /// Reads to the end of the pipe, or until close(). `this` must outlive it.
+    /// Reads to the end of the pipe, or until close(). `*this` must outlive the coroutine.
     boost::asio::awaitable<void> read();
     void close();
 
     [[nodiscard]] std::string tail() const;
-    /// The last line that is not blank; empty when there is none.
+    /// The last line that is not blank; empty if there is none.
     [[nodiscard]] std::string last_line() const;
 
   private:

@@ -20,7 +20,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// What C++ programs and libtorch write when an exception for lack of memory ends them.
+/// Whether it ended with the message of C++ or libtorch for an allocation that failed.
 bool died_of_its_allocation(const WorkerRun& run, int status) {
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT) {
         return false;
@@ -44,7 +44,7 @@ const char* kind_of_death(const WorkerRun& run, int status) {
     return ran_out_of_memory(run, status) ? kWorkerOutOfMemory : kWorkerKilled;
 }
 
-/// Tells of an end without a last event.
+/// Reports an end without a last event.
 WorkerExit conclude(WorkerRun& run) {
     const int status = run.status.value_or(0);
     if (!run.last_event) {
@@ -92,12 +92,12 @@ class ChildWorker final : public WorkerProcess {
         co_await asio::this_coro::throw_if_cancelled(false);
         run->start = std::move(start);
         run->on_event = std::move(on_event);
-        if (!run->failure.empty()) {  // killed before it was started
+        if (!run->failure.empty()) {  // killed before it started
             run->ended = true;
             run->on_event(FailedEvent{"internal", run->failure});
             co_return WorkerExit{128 + SIGKILL, {}};
         }
-        const auto environment = child_environment(run->options.environment, run->start.spec_json);
+        const auto environment = child_environment(run->options.environment, run->start.spec.get());
         const auto child = start_child(run->options.program, run->options.arguments, environment, run->options.cores,
                                        run->options.nice);
         if (!child) {

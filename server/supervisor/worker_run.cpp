@@ -22,7 +22,7 @@ namespace asio = boost::asio;
 constexpr std::chrono::milliseconds kReapPoll{50};
 constexpr std::chrono::seconds kOomLooks{1};
 
-/// The end of a task, seen by the supervision however it comes.
+/// Tells the supervision that a task has ended, in whatever way.
 class Part {
   public:
     Part(WorkerRun& run, bool WorkerRun::* under_way) : run_(run), under_way_(under_way) {}
@@ -45,7 +45,7 @@ WorkerOutput::LineSink line_sink(const WorkerProcessOptions& options) {
     return options.stderr_sink ? options.stderr_sink : write_to_stderr;
 }
 
-/// The event inside an upward message; nullopt for the hello.
+/// The event in a message of the worker; nullopt for the hello.
 std::optional<WorkerEvent> event_of(UpMessage message) {
     return std::visit(
         [](auto&& content) -> std::optional<WorkerEvent> {
@@ -60,7 +60,7 @@ std::optional<WorkerEvent> event_of(UpMessage message) {
 
 void handle_first_message(WorkerRun& run, const std::optional<WorkerEvent>& event) {
     if (event) {
-        run.abort("worker protocol: the first message of the worker is no hello");
+        run.abort("worker protocol: the first message of the worker is not hello");
         return;
     }
     run.started = true;
@@ -188,7 +188,7 @@ asio::awaitable<void> read_messages(std::shared_ptr<WorkerRun> run) {
         if (!line->has_value()) {
             break;
         }
-        // A worker passes on texts of others; one bad byte in them must not cost the run.
+        // A worker forwards texts from others; a bad byte in one must not end the run.
         auto message = decode_up(to_valid_utf8(**line));
         if (!message) {
             run->abort(message.error().message);
@@ -211,7 +211,7 @@ asio::awaitable<void> await_exit(std::shared_ptr<WorkerRun> run) {
             const auto waited = co_await run->exit_event.async_wait(asio::posix::stream_descriptor::wait_read, kTuple);
             boost::system::error_code ignored;
             if (std::get<0>(waited)) {
-                run->exit_event.close(ignored);  // go on by polling
+                run->exit_event.close(ignored);  // continue by polling
             }
         } else {
             poll.expires_after(kReapPoll);
@@ -220,7 +220,7 @@ asio::awaitable<void> await_exit(std::shared_ptr<WorkerRun> run) {
         int status = 0;
         const pid_t reaped = ::waitpid(run->pid, &status, WNOHANG);
         if (reaped == run->pid || (reaped < 0 && errno != EINTR)) {
-            run->send_signal(SIGKILL);  // what the child has left behind in its group
+            run->send_signal(SIGKILL);  // kill what the child has left in its group
             run->pid = -1;
             run->status = reaped < 0 ? 0 : status;
             const bool by_force = WIFSIGNALED(*run->status) && WTERMSIG(*run->status) == SIGKILL;

@@ -17,7 +17,7 @@ namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kNever = Condition::kNever;
-/// What a child's children that still hold its pipes get after its end.
+/// How long processes that the child left behind may hold its pipes after its end.
 constexpr std::chrono::seconds kAfterExit{2};
 
 class Supervision {
@@ -36,12 +36,12 @@ class Supervision {
             terminate_at_ = now + grace_ * 3 / 4;
             kill_at_ = std::min(kill_at_, now + grace_);
         } else if (run_.failure.empty()) {
-            run_.unwanted = true;  // it has done nothing yet
+            run_.unwanted = true;  // it has not begun
             run_.send_signal(SIGKILL);
         }
     }
 
-    /// Does what is due.
+    /// Acts on the deadlines that have passed.
     void enforce(Clock::time_point now) {
         if (run_.status) {
             close_pipes(now);
@@ -51,7 +51,7 @@ class Supervision {
             run_.abort("the worker (" + run_.options.program.string() + ") did not report within " +
                        std::to_string(run_.options.hello_timeout.count()) + " s");
         }
-        // Its last word said, or its end of the channel closed: it has to leave now.
+        // After its last event, or once its end of the channel is closed, the child must exit.
         if (run_.last_event || !run_.reading_messages) {
             kill_at_ = std::min(kill_at_, now + grace_);
         }
@@ -112,7 +112,7 @@ asio::awaitable<void> supervise(std::shared_ptr<WorkerRun> run) {
             if (!is_abort(error.code())) {
                 throw;
             }
-            // Cancelled: seen above.
+            // the next iteration handles the cancellation
         }
     }
 }

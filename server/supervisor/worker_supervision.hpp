@@ -7,9 +7,9 @@
 
 namespace distilld {
 
-/// Keeps the deadlines of a run until the child has ended and what it said has been read: for its hello, for its end
-/// after its last word or after a cancellation (terminal, of this coroutine; it is then asked, terminated and killed in
-/// turn), and for what its own children keep open after its end.
+/// Enforces the deadlines of a run until the child has ended and its output has been read: for its hello; for its exit
+/// after its last event or a cancellation (terminal, of this coroutine: the child is asked, sent SIGTERM, then killed);
+/// and for processes that still hold its pipes after its end.
 boost::asio::awaitable<void> supervise(std::shared_ptr<WorkerRun> run);
 
 }  // namespace distilld

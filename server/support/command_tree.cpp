@@ -49,7 +49,7 @@ CommandValue value_of(const CLI::Option& option) {
     return value;
 }
 
-/// Of a footer that add_examples() made.
+/// The examples in a footer from add_examples().
 std::vector<std::string> examples_in(const std::string& footer) {
     std::vector<std::string> lines;
     for (const auto& line : split(footer, '\n')) {
@@ -59,24 +59,6 @@ std::vector<std::string> examples_in(const std::string& footer) {
     }
     return lines;
 }
-
-CommandNode node_of(const CLI::App& app, std::vector<std::string> path) {
-    path.push_back(app.get_name());
-    CommandNode node;
-    node.path = path;
-    node.description = app.get_description();
-    node.footer = app.get_footer();
-    node.examples = examples_in(node.footer);
-    for (const auto* option : app.get_options()) {
-        (option->nonpositional() ? node.options : node.arguments).push_back(described(*option));
-    }
-    for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-        node.commands.push_back(node_of(*command, path));
-    }
-    return node;
-}
-
-}  // namespace
 
 CommandOption described(const CLI::Option& option) {
     CommandOption one;
@@ -95,6 +77,47 @@ CommandOption described(const CLI::Option& option) {
     one.required = option.get_required();
     one.repeated = option.get_items_expected_max() > 1;
     return one;
+}
+
+CommandNode node_of(const CLI::App& app, std::vector<std::string> path) {
+    path.push_back(app.get_name());
+    CommandNode node;
+    node.path = path;
+    node.description = app.get_description();
+    node.footer = app.get_footer();
+    node.examples = examples_in(node.footer);
+    for (const auto* option : app.get_options()) {
+        (option->nonpositional() ? node.options : node.arguments).push_back(described(*option));
+    }
+    for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+        node.commands.push_back(node_of(*command, path));
+    }
+    return node;
+}
+
+class HelpFormatter final : public CLI::Formatter {
+  public:
+    HelpFormatter() {
+        label("Positionals", "Arguments");
+        label("SUBCOMMAND", "COMMAND");
+    }
+
+    std::string make_option_name(const CLI::Option* option, bool /*is_positional*/) const override {
+        return joined(described(*option).names, ",");
+    }
+    std::string make_option_opts(const CLI::Option* option) const override {
+        const auto value = described(*option).value;
+        return option->get_positional() || value.kind == CommandValue::Kind::none ? "" : " " + value.name;
+    }
+    std::string make_option_desc(const CLI::Option* option) const override {
+        return option_text(described(*option), option->get_positional());
+    }
+};
+
+}  // namespace
+
+std::shared_ptr<CLI::FormatterBase> make_help_formatter() {
+    return std::make_shared<HelpFormatter>();
 }
 
 std::string option_text(const CommandOption& option, bool is_argument) {

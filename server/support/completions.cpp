@@ -10,7 +10,7 @@ namespace {
 
 using Kind = CommandValue::Kind;
 
-// Each asks the program, PROGRAM, for what may stand where the cursor is, see candidates().
+// Each script asks PROGRAM for the candidates at the cursor, see candidates().
 
 constexpr const char* kBash = R"(# Completion of PROGRAM for bash, written by: PROGRAM completion bash
 _PROGRAM() {
@@ -78,7 +78,7 @@ const CommandOption* option_named(const CommandNode& node, std::string_view name
     return found == node.options.end() ? nullptr : &*found;
 }
 
-/// Gathers those that begin with what was typed.
+/// Collects the candidates that begin with the typed text.
 class Candidates {
   public:
     explicit Candidates(std::string_view typed) : typed_(typed) {}
@@ -89,7 +89,7 @@ class Candidates {
         }
     }
 
-    /// Behind `before`, which was typed with it.
+    /// `before`: the part of the typed word that precedes the value.
     void add_value(const CommandValue& value, const std::string& before) {
         for (const std::string& word : value.words) {
             add(before + word);
@@ -108,12 +108,12 @@ class Candidates {
 
 std::string candidates(const CommandNode& program, std::span<const std::string> words) {
     const CommandNode* node = &program;
-    const CommandOption* option = nullptr;  // whose value comes next
+    const CommandOption* option = nullptr;  // the next word is its value
     std::size_t arguments = 0;
     std::string typed = words.empty() ? "" : words.back();
     for (const std::string& word : words.first(words.empty() ? 0 : words.size() - 1)) {
         if (option != nullptr) {
-            option = word == "=" ? option : nullptr;  // bash takes --option=value for three words
+            option = word == "=" ? option : nullptr;  // bash splits --option=value into three words
             continue;
         }
         const CommandOption* named = option_named(*node, word);

@@ -17,11 +17,11 @@ inline constexpr std::array kShellNames{
     EnumName<Shell>{"fish", Shell::fish},
 };
 
-/// What may stand in place of the last of the words behind the program's name, a line each: the word, and behind a tab
-/// what it is. `:file` and `:directory` stand for what the shell finds itself.
+/// Candidates for the last of the words after the program's name, one per line: the word, a tab, its meaning. `:file`
+/// and `:directory` tell the shell to complete paths.
 [[nodiscard]] std::string candidates(const CommandNode& program, std::span<const std::string> words);
 
-/// A script for the shell that shows what `PROGRAM __complete WORDS` prints, which are candidates().
+/// A script that makes the shell offer what `PROGRAM __complete WORDS` prints, the output of candidates().
 [[nodiscard]] std::string completion_script(const std::string& program, Shell shell);
 
 }  // namespace distilld

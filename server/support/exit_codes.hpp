@@ -8,7 +8,7 @@ inline constexpr int kFailed = 1;
 inline constexpr int kWrongUsage = 2;     ///< wrong command line or spec
 inline constexpr int kInterrupted = 130;  ///< stopped on request, after a clean checkpoint
 
-/// The same for people: the help and the manual pages of both programs end with it.
+/// The same as text, at the end of the help and the manual pages of both programs.
 inline constexpr const char* kExitCodesHelp =
     "Exit codes: 0 done, 1 failed, 2 wrong usage or spec, 130 interrupted after a clean checkpoint.";
 

@@ -32,7 +32,7 @@ spdlog::level::level_enum to_spdlog(Level level) {
     return spdlog::level::info;
 }
 
-/// RFC 3339, in UTC and with milliseconds.
+/// RFC 3339 in UTC, with milliseconds.
 std::string time_text(std::chrono::system_clock::time_point time) {
     const auto since_epoch = std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch());
     const std::time_t seconds = std::chrono::floor<std::chrono::seconds>(since_epoch).count();
@@ -52,7 +52,7 @@ std::string json_line(Level level, std::string_view component, std::string_view 
                                        {"message", message}});
 }
 
-/// One a process, made at first use: what it writes to (stderr) is one a process, too.
+/// One per process, like stderr, and created at first use.
 struct Log {
     Log() : logger("distilld", std::make_shared<spdlog::sinks::stderr_color_sink_mt>()) {
         logger.flush_on(spdlog::level::info);

@@ -5,8 +5,8 @@
 
 #include "base/enum_names.hpp"
 
-/// The one door to logging. Plain, so that files which include libtorch can use it: spdlog and libtorch may not meet in
-/// one translation unit. Thread-safe; lines go to stderr.
+/// The only header for logging. It includes no spdlog, because spdlog and libtorch must not meet in one translation
+/// unit. Thread-safe; lines go to stderr.
 namespace distilld::log {
 
 enum class Level { debug, info, warn, error };
@@ -19,7 +19,7 @@ inline constexpr EnumName<Level> kLevelNames[] = {
 };
 
 /// Sets the lowest level that is written (default info) and whether lines are JSON objects: {time, level, component,
-/// message}, the time in UTC, the level as the functions below are called.
+/// message}. The time is in UTC; the levels are named like the functions below.
 void configure(Level min_level, bool json = false);
 
 void write(Level level, std::string_view component, std::string_view message);

@@ -9,7 +9,7 @@
 namespace distilld {
 namespace {
 
-/// A text so that roff prints it as it is.
+/// Escapes a text so that roff prints it unchanged.
 std::string roff(const std::string& text) {
     std::string out;
     for (const char c : text) {
@@ -69,7 +69,7 @@ std::string body(const CommandNode& node) {
     return text;
 }
 
-/// "FILES", then each with what it is.
+/// A heading such as "FILES", then each entry with its meaning.
 std::string section(const std::string& title, const std::vector<ManualEntry>& entries) {
     std::string text = entries.empty() ? "" : ".SH " + title + "\n";
     for (const auto& [name, meaning] : entries) {
@@ -78,7 +78,7 @@ std::string section(const std::string& title, const std::vector<ManualEntry>& en
     return text;
 }
 
-/// Of all commands that have one, as they are typed, each once.
+/// The examples of all commands, without repetitions.
 std::string examples(const CommandNode& program) {
     std::string text;
     std::set<std::string> seen;
@@ -99,7 +99,7 @@ std::string man_page(const CommandNode& program, const std::string& version, con
     std::string title = name;
     std::ranges::transform(title, title.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
 
-    // "distilld: what it is", as the help says it.
+    // The description in the help is "distilld: SUMMARY".
     auto summary = program.description;
     if (summary.starts_with(name + ": ")) {
         summary.erase(0, name.size() + 2);

@@ -12,15 +12,15 @@ struct ManualEntry {
     std::string meaning;
 };
 
-/// What a manual page says beside the commands.
+/// Sections of a manual page besides the commands.
 struct ManualSections {
     std::string see_also;
     std::vector<ManualEntry> environment{};  ///< variables
     std::vector<ManualEntry> files{};
 };
 
-/// The manual page, section 1, of a program with all its commands. `version` stands at its foot; no date does, so that
-/// each build writes the same page.
+/// The manual page (section 1) of a program with all its commands. Its footer has `version` but no date, so that each
+/// build writes the same page.
 [[nodiscard]] std::string man_page(const CommandNode& program, const std::string& version,
                                    const ManualSections& sections);
 

@@ -38,11 +38,11 @@ prometheus::ClientMetric::Histogram buckets_of(const Histogram& histogram) {
 prometheus::ClientMetric client_metric(const MetricReading& reading, const MetricSample& sample) {
     if (sample.labels.size() != reading.labels.size() ||
         std::holds_alternative<Histogram>(sample.value) != (reading.type == MetricType::histogram)) {
-        throw std::logic_error("metric " + reading.name + ": a sample is not what its row says");
+        throw std::logic_error("metric " + reading.name + ": a sample does not match its row");
     }
     prometheus::ClientMetric metric;
     for (std::size_t label = 0; label < sample.labels.size(); ++label) {
-        if (!sample.labels[label].empty()) {  // to Prometheus an empty label is none
+        if (!sample.labels[label].empty()) {  // Prometheus treats an empty label as absent
             metric.label.push_back({reading.labels[label], sample.labels[label]});
         }
     }

@@ -9,35 +9,34 @@
 #include <variant>
 #include <vector>
 
-/// Metrics as rows of tables. A row says what a metric is called, what it means and where its value is found; a program
-/// keeps plain counts, and its tables are read when somebody scrapes. To add a metric is to add a row.
+/// Metrics as rows of tables. A row has a metric's name, help and the function that reads its value. A program keeps
+/// plain counts, and each scrape reads its tables. To add a metric, add a row.
 namespace distilld {
 
 inline constexpr const char* kMetricsContentType = "text/plain; version=0.0.4; charset=utf-8";
 
 enum class MetricType { counter, gauge, histogram };
 
-/// Bounds in seconds, from a cached answer to one that waits for a disk or for a queue.
+/// Bounds in seconds, from a cached answer to one that waits for the disk or a queue.
 inline constexpr std::array kDurationBounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
                                             0.5,   1.0,    2.5,   5.0,  10.0,  30.0, 60.0};
 
-/// Counts observations by size.
+/// A histogram.
 class Histogram {
   public:
-    /// `bounds` ascend, and outlive the histogram. A value equal to a bound counts below it.
+    /// `bounds` must ascend and outlive the histogram. A value equal to a bound counts below it.
     explicit Histogram(std::span<const double> bounds = kDurationBounds)
         : bounds_(bounds), counts_(bounds.size() + 1) {}
 
-    /// Of counts taken elsewhere, one for each bound and one for what is above them all; throws std::logic_error when
-    /// there are others.
+    /// From existing counts, one per bound and one above. Throws std::logic_error for another number of counts.
     Histogram(std::span<const double> bounds, std::vector<std::uint64_t> counts, double sum);
 
     void observe(double value);
-    /// Adds what another with the same bounds has counted.
+    /// Adds another histogram with the same bounds.
     void add(const Histogram& other);
 
     [[nodiscard]] std::span<const double> bounds() const noexcept { return bounds_; }
-    /// One for each bound, and one for what is above them all; not cumulative.
+    /// One count per bound, and one above; not cumulative.
     [[nodiscard]] std::span<const std::uint64_t> counts() const noexcept { return counts_; }
     [[nodiscard]] double sum() const noexcept { return sum_; }
 
@@ -49,16 +48,16 @@ class Histogram {
 
 using LabelValues = std::vector<std::string>;
 
-/// One line of a metric (of a histogram: one set of buckets).
+/// One line of a metric, or one set of buckets of a histogram.
 struct MetricSample {
-    LabelValues labels;  ///< one for each label of the row, in its order
+    LabelValues labels;  ///< one per label of the row, in its order
     std::variant<double, Histogram> value;
 };
 
-/// What a row reads: one number, or a sample for each set of labels. A metric without samples is left out.
+/// The result of a row: one number, or one sample per set of labels. A metric without samples is omitted.
 class MetricSamples {
   public:
-    // Implicit: the row of a plain number is written as a function that returns the number.
+    // Implicit: the row of a plain number is a function that returns the number.
     MetricSamples(double value) : samples_{{{}, value}} {}
     MetricSamples(Histogram value) : samples_{{{}, std::move(value)}} {}
     MetricSamples(std::vector<MetricSample> samples) : samples_(std::move(samples)) {}
@@ -78,7 +77,7 @@ struct MetricRow {
     std::function<MetricSamples(const Source&)> read;
 };
 
-/// A metric that was read.
+/// A metric with its values.
 struct MetricReading {
     std::string name;
     std::string help;
@@ -110,7 +109,7 @@ template <class Map>
     return samples;
 }
 
-/// The text exposition format 0.0.4.
+/// Writes the text exposition format 0.0.4.
 [[nodiscard]] std::string metrics_text(const std::vector<MetricReading>& readings);
 
 }  // namespace distilld

@@ -16,7 +16,7 @@ double seconds_of(const timeval& time) {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
-/// "VmRSS:   1234 kB" of /proc/self/status, in bytes; 0 when it is not there.
+/// A line of /proc/self/status such as "VmRSS:   1234 kB", in bytes; 0 if missing.
 double memory_field(const std::string& name) {
     std::ifstream file("/proc/self/status");
     for (std::string word; file >> word;) {
@@ -35,11 +35,11 @@ double cpu_seconds() {
     return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
 }
 
-/// Unix time at which the process started: boot time plus field 22 of /proc/self/stat, in clock ticks.
+/// Unix time of the process's start: boot time plus field 22 of /proc/self/stat, in clock ticks.
 double start_time() {
     std::ifstream stat("/proc/self/stat");
     const std::string text{std::istreambuf_iterator<char>(stat), {}};
-    // The second field is the program's name in parentheses, which may hold spaces.
+    // The second field is the program's name in parentheses, which may contain spaces.
     const auto end = text.rfind(')');
     if (end == std::string::npos) {
         return 0;
@@ -67,14 +67,14 @@ double open_files() {
     if (ec) {
         return 0;
     }
-    // The iterator itself holds one.
+    // The iterator itself has one file open.
     return static_cast<double>(std::distance(begin, std::filesystem::directory_iterator{})) - 1;
 }
 
 }  // namespace
 
 ProcessUsage read_process_usage() {
-    // It does not change while the process lives.
+    // It does not change during the process's life.
     static const double kStart = start_time();
     return {memory_field("VmRSS:"), memory_field("VmHWM:"), cpu_seconds(), kStart, open_files()};
 }

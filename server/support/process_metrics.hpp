@@ -14,10 +14,10 @@ struct ProcessUsage {
     double open_files = 0;
 };
 
-/// Of this process, now.
+/// The current usage of this process.
 [[nodiscard]] ProcessUsage read_process_usage();
 
-/// The process_* metrics that every Prometheus client has: prometheus-cpp's core lacks them.
+/// The process_* metrics that Prometheus clients usually export; prometheus-cpp's core lacks them.
 [[nodiscard]] std::vector<MetricRow<ProcessUsage>> process_metric_rows();
 
 }  // namespace distilld

@@ -7,15 +7,14 @@
 
 namespace distilld {
 
-/// So much at once, and so much a second after it; what goes beyond is counted (a token bucket). Time is an argument.
-/// One thread.
+/// A token bucket: a burst, then a rate per second. Counts refused requests. Time is an argument. One thread.
 class RateLimit {
   public:
     using Time = std::chrono::steady_clock::time_point;
 
     RateLimit(double at_once, double per_second) : at_once_(at_once), per_second_(per_second), left_(at_once) {}
 
-    /// False: it goes beyond.
+    /// False: above the limit.
     bool take(double amount, Time now) {
         refill(now);
         if (left_ < amount) {
@@ -26,16 +25,16 @@ class RateLimit {
         return true;
     }
 
-    /// As much may be taken as at the beginning.
+    /// Whether the bucket is full.
     [[nodiscard]] bool is_full(Time now) {
         refill(now);
         return left_ >= at_once_;
     }
 
-    /// Counts one that somebody else has said no to.
+    /// Counts a request that was refused elsewhere.
     void refuse() { ++refused_; }
 
-    /// How many were said no to since this was asked last.
+    /// Refused requests since the last call.
     [[nodiscard]] std::uint64_t take_refused() { return std::exchange(refused_, 0); }
 
   private:

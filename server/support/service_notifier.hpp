@@ -7,22 +7,22 @@
 
 namespace distilld {
 
-/// Tells systemd how the service is (sd_notify(3)): lines such as "READY=1" in a datagram to the socket of
-/// NOTIFY_SOCKET. Without that variable it tells nobody. The protocol is systemd's promise and this is all of it, so no
-/// library is linked. Any thread; waits for nobody.
+/// Reports the service's state to systemd (sd_notify(3)): lines such as "READY=1" in a datagram to the socket in
+/// NOTIFY_SOCKET. Without that variable it does nothing. The protocol is stable and small, so no library is needed. Any
+/// thread; never blocks.
 class ServiceNotifier {
   public:
-    /// By this process's NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
+    /// From this process's NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
     [[nodiscard]] static ServiceNotifier from_environment();
 
-    /// `watchdog`: see below.
+    /// `watchdog`: see watchdog().
     explicit ServiceNotifier(std::string socket, std::optional<std::chrono::microseconds> watchdog = std::nullopt)
         : socket_(std::move(socket)), watchdog_(watchdog) {}
 
-    /// `state`: NAME=value, one a line. False: nobody was told.
+    /// `state`: NAME=value, one per line. False: not sent.
     bool send(std::string_view state) const noexcept;
 
-    /// The service is ended when it says WATCHDOG=1 less often than this; nothing: nobody watches.
+    /// systemd restarts the service if WATCHDOG=1 is sent less often than this; nullopt: no watchdog.
     [[nodiscard]] std::optional<std::chrono::microseconds> watchdog() const noexcept { return watchdog_; }
 
   private:

@@ -6,7 +6,7 @@
 
 namespace distilld {
 
-/// What each slot of the service has for itself.
+/// What each slot of the service has to itself.
 enum class SlotsBy {
     cores,    ///< its own cores
     devices,  ///< its own GPU, and its own cores

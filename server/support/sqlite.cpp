@@ -20,7 +20,7 @@ void Statement::bind(int index, std::string_view text) {
     if (text.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
         database_.fail("a text is too long");
     }
-    // A null pointer would bind NULL, also for an empty text.
+    // A null pointer would bind NULL, even for an empty text.
     const char* data = text.empty() ? "" : text.data();
     if (sqlite3_bind_text(statement_.get(), index, data, static_cast<int>(text.size()), SQLITE_TRANSIENT) !=
         SQLITE_OK) {
@@ -63,7 +63,7 @@ void Statement::run() {
 }
 
 void Statement::reset() {
-    // The code repeats the failure of the last step, which has been reported.
+    // The result repeats the failure of the last step, which has been reported.
     sqlite3_reset(statement_.get());
     sqlite3_clear_bindings(statement_.get());
 }
@@ -134,8 +134,8 @@ void Database::check_in_place() {
     }
     if (identity_of(file_) != identity_ || log != log_identity_) {
         refuse(
-            "it or its -wal was deleted or replaced while it was in use, and what is written would be lost: put back "
-            "what was there, or restart the service");
+            "it or its -wal was deleted or replaced while in use, and writes would be lost: put the file back, or "
+            "restart the service");
     }
 }
 
@@ -145,7 +145,7 @@ Transaction::Transaction(Database& database) : database_(database) {
 }
 
 Transaction::~Transaction() {
-    // SQLite may have rolled back by itself (disk full): then this fails, and nothing is left to do.
+    // If SQLite has already rolled back (disk full), this fails, and nothing is left to do.
     if (open_) {
         sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
     }

@@ -13,12 +13,12 @@
 
 #include "base/error.hpp"
 
-/// SQLite's C interface with owners. Every failure is an ErrorException (io) that names the file.
+/// Owners for SQLite's C objects. Every failure is an ErrorException (io) that names the file.
 namespace distilld::sqlite {
 
 class Database;
 
-/// A prepared statement. bind() counts from 1, columns from 0.
+/// A prepared statement. Parameters count from 1, columns from 0.
 class Statement {
   public:
     Statement(Database& database, const char* sql);
@@ -27,7 +27,7 @@ class Statement {
     void bind(int index, std::int64_t number);
     void bind(int index, double number);  ///< NaN binds NULL
     void bind_null(int index);
-    /// NULL for nothing.
+    /// nullopt binds NULL.
     template <class T>
     void bind(int index, const std::optional<T>& value) {
         using Stored = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
@@ -38,17 +38,17 @@ class Statement {
         }
     }
 
-    /// True: a row is there. False: done.
+    /// True: a row is available. False: done.
     bool step();
-    /// step() of a statement that gives no rows; ready to be used again.
+    /// step() for a statement without rows, then reset().
     void run();
     void reset();
 
-    [[nodiscard]] std::string text(int column) const;  ///< UTF-8, whatever the file holds
+    [[nodiscard]] std::string text(int column) const;  ///< valid UTF-8, whatever the file holds
     [[nodiscard]] std::int64_t integer(int column) const;
-    [[nodiscard]] double real(int column) const;  ///< NaN of NULL
+    [[nodiscard]] double real(int column) const;  ///< NaN for NULL
     [[nodiscard]] bool is_null(int column) const;
-    /// Nothing of NULL.
+    /// nullopt for NULL.
     template <class T>
     [[nodiscard]] std::optional<T> optional(int column) const {
         if (is_null(column)) {
@@ -69,7 +69,7 @@ class Statement {
     std::unique_ptr<sqlite3_stmt, Finalize> statement_;
 };
 
-/// Resets a statement that is kept for later when its reader leaves, so that it holds no read lock.
+/// Resets a reused statement at the end of the scope, so that it holds no read lock.
 class ResetGuard {
   public:
     explicit ResetGuard(Statement& statement) : statement_(statement) {}
@@ -84,16 +84,16 @@ class ResetGuard {
 /// One connection, for one thread.
 class Database {
   public:
-    /// `tables`: statements that are run before anything else (CREATE TABLE IF NOT EXISTS …).
+    /// `tables`: statements that are run first (CREATE TABLE IF NOT EXISTS …).
     explicit Database(const std::filesystem::path& file, const char* tables = "");
     void execute(const char* sql);
     [[nodiscard]] std::int64_t query_integer(const char* sql);
-    /// Throws "FILE: what: what SQLite says".
+    /// Throws "FILE: what: SQLite's message".
     [[noreturn]] void fail(const std::string& what) const;
     /// Throws "FILE: what".
     [[noreturn]] void refuse(const std::string& what) const;
-    /// Throws when the file or its write-ahead log is not the one that was opened: it was deleted or replaced, and what
-    /// is written would be in no file that the next start finds.
+    /// Throws if the file or its write-ahead log is no longer the opened one: it was deleted or replaced, and writes
+    /// would be lost.
     void check_in_place();
     [[nodiscard]] sqlite3* handle() noexcept { return handle_.get(); }
 
@@ -111,10 +111,10 @@ class Database {
     std::string file_;
     std::unique_ptr<sqlite3, Close> handle_;
     std::optional<Identity> identity_;      ///< of the file that was opened
-    std::optional<Identity> log_identity_;  ///< of its write-ahead log, from the first look at which there was one
+    std::optional<Identity> log_identity_;  ///< of its write-ahead log, since it first existed
 };
 
-/// Of a file that is in its place: BEGIN IMMEDIATE … COMMIT, or ROLLBACK when commit() is not reached.
+/// BEGIN IMMEDIATE … COMMIT, or ROLLBACK without commit(). Calls check_in_place() first.
 class Transaction {
   public:
     explicit Transaction(Database& database);

@@ -20,7 +20,7 @@ std::optional<std::uint64_t> number(std::string_view text) {
     return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-/// What a range asks for; nothing when it is of a form that is passed over, so that all of it is sent.
+/// The piece that a range asks for; nullopt if its form is not supported, so that the whole file is sent.
 std::optional<Piece> asked_piece(std::string_view range, std::uint64_t size) {
     constexpr std::string_view kUnit = "bytes=";
     const std::size_t dash = range.find('-');
@@ -37,7 +37,7 @@ std::optional<Piece> asked_piece(std::string_view range, std::uint64_t size) {
     return Piece{*first, *first < stop ? stop - *first : 0};
 }
 
-std::optional<Piece> asked_piece(const api::Request& request, std::uint64_t size) {
+std::optional<Piece> asked_piece(const http::Request& request, std::uint64_t size) {
     const auto range = request.header("Range");
     return range ? asked_piece(*range, size) : std::nullopt;
 }
@@ -46,14 +46,14 @@ std::string etag_of(const models::ServedHead& head) {
     return '"' + head.sha256 + '"';
 }
 
-bool is_known(const models::ServedHead& head, const api::Request& request) {
+bool is_known(const models::ServedHead& head, const http::Request& request) {
     const auto known = request.header("If-None-Match");
     return known && known->find(etag_of(head)) != std::string_view::npos;
 }
 
 }  // namespace
 
-std::uint64_t head_answer_bytes(const models::ServedHead& head, const api::Request& request) {
+std::uint64_t head_answer_bytes(const models::ServedHead& head, const http::Request& request) {
     if (is_known(head, request)) {
         return 0;
     }
@@ -61,9 +61,9 @@ std::uint64_t head_answer_bytes(const models::ServedHead& head, const api::Reque
     return piece ? piece->count : head.file_bytes();
 }
 
-api::Response head_answer(const models::ServedHead& head, const api::Request& request) {
+http::Response head_answer(const models::ServedHead& head, const http::Request& request) {
     const std::uint64_t size = head.file_bytes();
-    api::Response response;
+    http::Response response;
     response.content_type = "application/octet-stream";
     response.headers = {{"ETag", etag_of(head)}, {"Accept-Ranges", "bytes"}};
     if (is_known(head, request)) {

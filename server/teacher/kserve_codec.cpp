@@ -19,7 +19,7 @@ namespace {
 using models::ScoreRequest;
 using models::ServedModel;
 
-/// Characters of one number in a JSON answer, with its comma: an estimate for the limit.
+/// Characters per number in a JSON answer, with its comma: an estimate for the limit.
 constexpr std::uint64_t kJsonNumberBytes = 14;
 
 bool known_output(std::string_view name) {
@@ -34,7 +34,7 @@ Result<std::vector<std::int32_t>> narrow(const kserve::InferTensor& tensor) {
     for (std::size_t i = 0; i < wide.size(); ++i) {
         if (!std::in_range<std::int32_t>(wide[i])) {
             return invalid_input(tensor.name + " holds " + std::to_string(wide[i]) + " at index " + std::to_string(i) +
-                                 ", which is no 32-bit number");
+                                 ", which is not a 32-bit number");
         }
         values[i] = static_cast<std::int32_t>(wide[i]);
     }
@@ -79,7 +79,7 @@ Result<void> read_inputs(const kserve::InferRequest& request, const ScoreLimits&
     for (const kserve::InferTensor& tensor : request.inputs) {
         if (tensor.name == "input_ids") {
             if (found) {
-                return invalid_input("input_ids is there twice");
+                return invalid_input("input_ids appears twice");
             }
             found = true;
             if (auto read = read_input_ids(tensor, limits, score); !read) {
@@ -170,7 +170,7 @@ Result<void> read_parameters(const kserve::InferRequest& request, const ServedMo
         }
     }
     if (score.mode == ScoreRequest::Mode::hidden && !model.head.is_there()) {
-        return invalid_input("parameters.mode is 'hidden', but this server does not give the model's head away");
+        return invalid_input("parameters.mode is 'hidden', but this server does not publish the model's head");
     }
     if (score.mode == ScoreRequest::Mode::topk) {
         if (top_k == 0) {
@@ -192,7 +192,7 @@ Result<void> read_parameters(const kserve::InferRequest& request, const ServedMo
     return read_hidden_type(request, model, score);
 }
 
-/// Outputs in the order of the answer, and whether token_logprobs must be computed.
+/// Sets the outputs in the order of the answer, and whether token_logprobs must be computed.
 Result<void> plan_outputs(const kserve::InferRequest& request, InferPlan& plan) {
     const bool topk = plan.score.mode == ScoreRequest::Mode::topk;
     std::vector<std::string> names;
@@ -225,7 +225,7 @@ Result<void> plan_outputs(const kserve::InferRequest& request, InferPlan& plan) 
     return {};
 }
 
-/// Numbers of a position in an output.
+/// Numbers per position in an output.
 std::uint64_t width_of(std::string_view output, const ScoreRequest& score, const ServedModel& model) {
     if (output == kLogits) {
         return model.vocabulary_size;
@@ -236,7 +236,7 @@ std::uint64_t width_of(std::string_view output, const ScoreRequest& score, const
     return output == kTopkIds || output == kTopkLogprobs ? score.top_k : 1;
 }
 
-/// Of what is computed for a position whether it is asked for or not.
+/// Bytes that are computed per position, whether requested or not.
 std::uint64_t computed_bytes(const ScoreRequest& score, const ServedModel& model) {
     switch (score.mode) {
         case ScoreRequest::Mode::topk:
@@ -280,7 +280,7 @@ Result<InferPlan> parse_infer(std::shared_ptr<const std::string> body, std::opti
     }
     kserve::MessageLimits message_limits;
     message_limits.max_json_bytes = limits.max_body_bytes;
-    message_limits.max_tensor_bytes = limits.max_body_bytes * 4;  // "1," in JSON is an INT64 of 8 bytes
+    message_limits.max_tensor_bytes = limits.max_body_bytes * 4;  // "1," in JSON becomes an INT64 of 8 bytes
     auto request = kserve::parse_infer_request(std::move(body), json_bytes, message_limits);
     if (!request) {
         return request.error();

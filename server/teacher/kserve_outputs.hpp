@@ -5,7 +5,7 @@
 
 #include "models/serving/teacher_scorer.hpp"
 
-/// Names of outputs, modes and datatypes in the KServe protocol, as requests and answers of a teacher have them.
+/// Names of outputs, modes and datatypes in the KServe protocol, for requests and answers of a teacher.
 namespace distilld::teacher {
 
 inline constexpr std::string_view kTopkIds = "topk_ids";
@@ -15,7 +15,7 @@ inline constexpr std::string_view kTailLogprob = "tail_logprob";
 inline constexpr std::string_view kLogits = "logits";
 inline constexpr std::string_view kHiddenStates = "hidden_states";
 
-/// The mode in which an output is computed; token_logprobs are in each.
+/// The mode that computes an output; every mode computes token_logprobs.
 [[nodiscard]] inline std::optional<models::ScoreRequest::Mode> mode_of(std::string_view output) {
     if (output == kTokenLogprobs) {
         return std::nullopt;

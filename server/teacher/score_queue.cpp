@@ -20,7 +20,7 @@ struct ScoreQueue::Job {
     models::TeacherScorer& scorer;
     models::ScoreRequest request;
     Clock::time_point arrived = Clock::now();
-    std::atomic<bool> dropped{false};  ///< nobody waits any more; read by the compute thread
+    std::atomic<bool> dropped{false};  ///< the caller no longer waits; read by the compute thread
     Condition done;
     bool finished = false;
     Outcome outcome;
@@ -106,7 +106,7 @@ asio::awaitable<void> ScoreQueue::run() {
             co_await wake_.wait();
             continue;
         }
-        // Held here, so that the last reference to a job is never released on the compute thread.
+        // A reference here, so that the compute thread never releases the last one to a job.
         const Batch batch = take_batch();
         metrics_.batch(batch.size());
         auto work = [this, &batch] { compute(batch); };

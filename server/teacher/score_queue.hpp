@@ -19,17 +19,17 @@ namespace distilld::teacher {
 
 struct ScoreQueueOptions {
     std::uint32_t max_waiting = 256;                               ///< requests
-    std::uint64_t max_batch_tokens = 16384;                        ///< of requests handed to the compute thread at once
-    std::chrono::nanoseconds timeout = std::chrono::seconds(120);  ///< in the queue and in computation
+    std::uint64_t max_batch_tokens = 16384;                        ///< of the requests in one batch
+    std::chrono::nanoseconds timeout = std::chrono::seconds(120);  ///< in the queue and during computation
 };
 
-/// Joins requests from many connections to the one thread that computes. Whenever that thread is free it is handed what
-/// waits, in order of arrival, up to max_batch_tokens; nothing waits for a batch to fill. Each request is answered as
-/// soon as it is done itself. Everything here runs on one executor, a strand or a single-threaded context.
+/// Passes requests of many connections to the compute thread. Whenever it is free, it gets all waiting requests in
+/// order of arrival, up to max_batch_tokens; no request waits for a batch to fill. Each request is answered as soon as
+/// it is done. All members run on one executor, a strand or a single-threaded context.
 class ScoreQueue {
   public:
     enum class Refusal { full, timeout };
-    /// Either why the request was not computed, or what came of it.
+    /// The result of a request, or the reason why it was not computed.
     struct Outcome {
         std::optional<Refusal> refusal;
         std::optional<Result<models::ScoreResult>> result;  ///< set without a refusal
@@ -39,11 +39,11 @@ class ScoreQueue {
     ScoreQueue(boost::asio::any_io_executor executor, boost::asio::any_io_executor compute, ScoreQueueOptions options,
                TeacherMetrics& metrics);
 
-    /// Waits for the answer. When the caller is cancelled or the time is up, the request is dropped if it has not been
-    /// begun. `scorer` must outlive run().
+    /// Waits for the answer. If the caller is cancelled or times out, the request is dropped unless it has begun.
+    /// `scorer` must outlive run().
     boost::asio::awaitable<Outcome> submit(models::TeacherScorer& scorer, models::ScoreRequest request);
 
-    /// Feeds the compute thread until stop(); returns when that thread is idle. What still waits is dropped.
+    /// Feeds the compute thread until stop(); returns when it is idle. Waiting requests are dropped.
     boost::asio::awaitable<void> run();
     void stop();
 

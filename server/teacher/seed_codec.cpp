@@ -16,7 +16,7 @@ namespace {
 namespace json = boost::json;
 using models::ScoreRequest;
 
-/// Characters of one logit with its comma, at most: -1.17549435e-38,
+/// Maximum characters of one logit with its comma: -1.17549435e-38,
 constexpr std::uint64_t kLogitBytes = 16;
 
 Result<void> read_row(const json::value& value, std::size_t row, ScoreRequest& score) {

@@ -8,22 +8,22 @@
 #include <string_view>
 #include <vector>
 
-#include "api/http_message.hpp"
 #include "base/error.hpp"
 #include "models/serving/teacher_scorer.hpp"
 #include "pipeline/teacher/protocols/kserve/message.hpp"
+#include "server/http/http_message.hpp"
 
 /// Requests and answers of a teacher in both protocols: bodies in, bodies out, no I/O. Any thread.
 namespace distilld::teacher {
 
-/// What a server takes. Checked before anything of that size is allocated.
+/// Limits of a server, checked before memory is allocated.
 struct ScoreLimits {
     std::uint64_t max_tokens = 16384;           ///< B · T of one request
     std::uint64_t max_body_bytes = 1ULL << 20;  ///< of a request
     std::uint64_t max_answer_bytes = 1ULL << 30;
 };
 
-/// k where a top-k request names none, if the vocabulary has as many.
+/// Default k of a top-k request, if the vocabulary is large enough.
 inline constexpr std::uint32_t kDefaultTopK = 64;
 
 /// An inference request, checked against the model and the limits.
@@ -31,29 +31,29 @@ struct InferPlan {
     models::ScoreRequest score;
     std::vector<kserve::RequestedOutput> outputs;  ///< in the order of the answer; `binary` is set
     std::string id;
-    std::uint64_t answer_bytes = 0;  ///< estimate of what the answer takes
+    std::uint64_t answer_bytes = 0;  ///< estimated size of the answer
 };
 
 /// `POST /v2/models/{model}/infer`. Inputs: `input_ids` [B, T] and optional `seq_lens` [B], each INT32, UINT32 or
-/// INT64. Parameters: `mode` "topk" | "logits" | "hidden" (absent: that of the output asked for; logits when top_k is
-/// 0, else topk), `top_k`, `logits_dtype` "FP16" | "FP32", `hidden_dtype` "FP16" | "BF16" | "FP32" (absent: as the
-/// model says); others are ignored. No `outputs`: topk_ids, topk_logprobs, token_logprobs and tail_logprob, or logits,
-/// or hidden_states. Errors are invalid_input and name the tensor or parameter.
+/// INT64. Parameters: `mode` "topk" | "logits" | "hidden" (default: the mode of the requested output; without one,
+/// logits if top_k is 0, else topk), `top_k`, `logits_dtype` "FP16" | "FP32", `hidden_dtype` "FP16" | "BF16" | "FP32"
+/// (default: the model's); others are ignored. Without `outputs`: topk_ids, topk_logprobs, token_logprobs and
+/// tail_logprob, or logits, or hidden_states. Errors are invalid_input and name the tensor or parameter.
 Result<InferPlan> parse_infer(std::shared_ptr<const std::string> body, std::optional<std::string_view> header_length,
                               const models::ServedModel& model, const ScoreLimits& limits);
 
-/// The answer: binary outputs where asked for, else JSON. Parameters: vocab_size, temperature 1, row_offset 0.
+/// The answer: binary outputs if requested, else JSON. Parameters: vocab_size, temperature 1, row_offset 0.
 Result<kserve::EncodedMessage> build_infer(const InferPlan& plan, models::ScoreResult result,
                                            const models::ServedModel& model, std::string_view model_name);
 
-/// `GET /v2/models/{model}/head`, or the one piece of it that a Range header asks for: 206 with Content-Range, 416
-/// where there is no such piece, 304 to an If-None-Match of what it still is. ETag is the quoted SHA-256 of the whole
-/// file. A range of another form than `bytes=FIRST-LAST` or `bytes=FIRST-` is passed over, as RFC 9110 §14.2 has it.
-api::Response head_answer(const models::ServedHead& head, const api::Request& request);
-/// What that answer's body takes, before it is made.
-[[nodiscard]] std::uint64_t head_answer_bytes(const models::ServedHead& head, const api::Request& request);
+/// `GET /v2/models/{model}/head`, or the piece of it that a Range header requests: 206 with Content-Range, 416 if there
+/// is no such piece, 304 for a matching If-None-Match. ETag is the quoted SHA-256 of the whole file. A range in another
+/// form than `bytes=FIRST-LAST` or `bytes=FIRST-` is ignored, as in RFC 9110 §14.2.
+http::Response head_answer(const models::ServedHead& head, const http::Request& request);
+/// Bytes of that answer's body, known before it is made.
+[[nodiscard]] std::uint64_t head_answer_bytes(const models::ServedHead& head, const http::Request& request);
 
-/// `GET /v2/models/{model}`, with vocab_size, max_positions and the like as parameters.
+/// `GET /v2/models/{model}`, with vocab_size, max_positions and similar parameters.
 std::string build_metadata(const models::ServedModel& model, std::string_view model_name, const ScoreLimits& limits);
 
 struct SeedPlan {
@@ -62,10 +62,10 @@ struct SeedPlan {
     std::uint64_t answer_bytes = 0;
 };
 
-/// The seed's `{"input_ids": [[…]], "return_logits": true}` on /v1/completions. Rows must be equally long.
+/// The seed's `{"input_ids": [[…]], "return_logits": true}` on /v1/completions. All rows must have the same length.
 Result<SeedPlan> parse_seed(std::string_view body, const models::ServedModel& model, const ScoreLimits& limits);
 
-/// `{"logits": [B][T][V]}`, each number with as many digits as give the same fp32 back.
+/// `{"logits": [B][T][V]}`, with enough digits per number to restore the same fp32.
 std::string build_seed(const models::ScoreRequest& request, const models::ScoreResult& result,
                        std::uint32_t vocabulary);
 

@@ -14,14 +14,14 @@
 
 namespace distilld::teacher {
 
-/// What a teacher server counts.
+/// Counters and gauges of a teacher server.
 struct TeacherCounts {
     std::map<LabelValues, double> requests;      ///< by code, protocol
     std::map<LabelValues, Histogram> durations;  ///< seconds, by protocol
     std::uint64_t tokens = 0;
     double compute_seconds = 0;
     std::uint64_t dropped = 0;
-    Histogram batches;      ///< requests taken up at once
+    Histogram batches;      ///< requests per batch
     Histogram queue_waits;  ///< seconds
     std::size_t waiting = 0;
     std::map<LabelValues, double> models;  ///< 1 for the model, by device, dtype, model, version
@@ -29,8 +29,8 @@ struct TeacherCounts {
     TeacherCounts();
 };
 
-/// Name, help and source of each. All begin with distilld_teacher_server_: what begins with distilld_teacher_ is what a
-/// service counts of the teachers that its jobs ask.
+/// Name, help and source of each metric. The names begin with distilld_teacher_server_; distilld_teacher_ alone is for
+/// a service's requests to teachers.
 [[nodiscard]] std::vector<MetricRow<TeacherCounts>> teacher_metric_rows();
 
 /// Counters of a teacher server, in the Prometheus text format. Any thread.
@@ -38,13 +38,13 @@ class TeacherMetrics {
   public:
     explicit TeacherMetrics(std::vector<MetricRow<TeacherCounts>> rows = teacher_metric_rows());
 
-    /// A scoring request was answered. `protocol` is kserve or seed.
+    /// After the answer to a scoring request. `protocol` is kserve or seed.
     void answered(std::string_view protocol, unsigned status, std::chrono::nanoseconds duration);
-    /// The compute thread took up this many requests at once.
+    /// After the compute thread took this many requests together.
     void batch(std::size_t requests);
-    /// One request was computed.
+    /// After the computation of one request.
     void computed(std::uint64_t tokens, std::chrono::nanoseconds queue_wait, std::chrono::nanoseconds compute);
-    /// Its client gave up before it was computed.
+    /// After a client gave up before its request was computed.
     void dropped();
     void set_waiting(std::size_t requests);
     void set_model(const models::ServedModel& model, const std::string& name);

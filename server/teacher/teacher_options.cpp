@@ -19,8 +19,7 @@ struct Bounds {
     Number max;
 };
 
-/// The options by name: for the parser and for teacher_arguments(). Called with two equal objects where their
-/// difference matters.
+/// Visits the options by name, for the parser and for teacher_arguments().
 template <class Visitor, class Options>
 void visit_options(Visitor& v, Options& options) {
     v("--listen", options.listen, "ADDRESS:PORT; port 0 = any free one");
@@ -60,7 +59,7 @@ struct Binder {
         for (const auto& known : kDtypeNames) {
             values.emplace(known.text, known.value);
         }
-        // Its own description would show the enumerators' numbers.
+        // The default description would show the enumerators' numbers.
         auto transformer = CLI::CheckedTransformer(values).description("{" + joined(names_of(kDtypeNames), ",") + "}");
         command.add_option(name, dtype, help)->type_name("TEXT")->transform(transformer);
     }
@@ -88,7 +87,7 @@ std::string text_of(Number number) {
     return std::to_string(number);
 }
 
-/// Notes name and text of each option.
+/// Collects name and text of each option.
 struct Lister {
     std::vector<std::pair<std::string, std::string>> options;
 

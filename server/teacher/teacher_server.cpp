@@ -42,7 +42,7 @@ int complain(const std::string& message, int code) {
     return code;
 }
 
-/// Everything of one run; the event loop is the main thread.
+/// The state of one run; the event loop is the main thread.
 class TeacherProgram {
   public:
     explicit TeacherProgram(const TeacherOptions& options)
@@ -57,7 +57,7 @@ class TeacherProgram {
         server_options.listen = options_.listen;
         server_options.hosts = options_.hosts;
         server_options.body_limit = service_options(options_).limits.max_body_bytes;
-        // The queue gives up first, with an answer in the protocol's own form.
+        // The queue times out first, with an answer in the protocol's own form.
         server_options.handler_timeout = options_.request_timeout +
                                          std::chrono::ceil<std::chrono::seconds>(options_.delay) +
                                          std::chrono::seconds(30);
@@ -136,7 +136,7 @@ class TeacherProgram {
         std::cout << ")" << std::endl;
     }
 
-    /// The first signal stops the server, a second one the process.
+    /// The first signal stops the server, a second one ends the process.
     asio::awaitable<void> watch_signals() {
         const auto first = co_await signals_.async_wait(kTuple);
         if (std::get<0>(first)) {
@@ -146,7 +146,7 @@ class TeacherProgram {
             // Loading cannot be interrupted, and there is nothing to finish.
             std::_Exit(kDone);
         }
-        log::info("teacher", "stopping: requests under way have " + std::to_string(kGrace.count()) + " s");
+        log::info("teacher", "stopping: requests in progress have " + std::to_string(kGrace.count()) + " s");
         server_->stop(kGrace);
         const auto second = co_await signals_.async_wait(kTuple);
         if (!std::get<0>(second)) {
@@ -155,7 +155,7 @@ class TeacherProgram {
     }
 
     TeacherOptions options_;
-    // Destroyed last to first: nothing below outlives what it refers to.
+    // Members are destroyed in reverse order, so none outlives what it refers to.
     std::unique_ptr<models::TeacherScorer> scorer_;
     teacher::TeacherMetrics metrics_;
     asio::io_context io_{1};

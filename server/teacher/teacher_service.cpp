@@ -22,27 +22,27 @@ namespace {
 namespace asio = boost::asio;
 namespace json = boost::json;
 
-constexpr const char* kNoMemoryLeft = "answers under way take all the memory that the server gives them";
+constexpr const char* kNoMemoryLeft = "answers in progress take all the memory that the server allows";
 constexpr const char* kInferPattern = "/v2/models/{model}/infer";
 constexpr const char* kHeadPattern = "/v2/models/{model}/head";
 constexpr const char* kCompletionsPattern = "/v1/completions";
 
-api::Response json_answer(unsigned status, std::string body) {
-    api::Response response;
+http::Response json_answer(unsigned status, std::string body) {
+    http::Response response;
     response.status = status;
     response.body = std::move(body);
     return response;
 }
 
-api::Response error_answer(unsigned status, std::string_view message) {
-    api::Response response = json_answer(status, error_body(message));
+http::Response error_answer(unsigned status, std::string_view message) {
+    http::Response response = json_answer(status, error_body(message));
     if (status == 503) {
         response.headers.emplace_back("Retry-After", "1");
     }
     return response;
 }
 
-api::Response error_answer(const Error& error) {
+http::Response error_answer(const Error& error) {
     if (error.kind == ErrorKind::invalid_input) {
         return error_answer(400, error.message);
     }
@@ -50,33 +50,33 @@ api::Response error_answer(const Error& error) {
     return error_answer(500, error.message);
 }
 
-api::Response unknown_model(std::string_view asked, const std::string& served) {
+http::Response unknown_model(std::string_view asked, const std::string& served) {
     return error_answer(404, "there is no model '" + std::string(asked) + "': this server has '" + served + "'");
 }
 
-api::Response not_loaded() {
+http::Response not_loaded() {
     return error_answer(503, "the model is being loaded");
 }
 
-using Answer = std::function<api::Response(const api::Request&)>;
+using Answer = std::function<http::Response(const http::Request&)>;
 
-asio::awaitable<api::Response> answer_at_once(Answer answer, api::Request request) {
+asio::awaitable<http::Response> answer_at_once(Answer answer, http::Request request) {
     co_return answer(request);
 }
 
-/// A handler that has nothing to wait for.
+/// A handler that never waits.
 http::Handler immediate(Answer answer) {
-    return [answer = std::move(answer)](api::Request request) { return answer_at_once(answer, std::move(request)); };
+    return [answer = std::move(answer)](http::Request request) { return answer_at_once(answer, std::move(request)); };
 }
 
-/// A row of what a stranger may read, under whatever name the request has for us.
+/// A route that anyone may read, under any Host.
 http::Route for_anybody(const char* pattern, http::Handler handler) {
     http::Route row{"GET", pattern, std::move(handler)};
     row.any_host = true;
     return row;
 }
 
-/// Counts an answer's memory against the budget for as long as it is under way.
+/// Counts an answer's memory against the budget while the answer is in progress.
 class Held {
   public:
     Held(std::shared_ptr<std::uint64_t> total, std::uint64_t bytes) : total_(std::move(total)), bytes_(bytes) {
@@ -103,26 +103,26 @@ void TeacherService::set_model(models::TeacherScorer& scorer) {
 }
 
 std::vector<http::Route> TeacherService::routes() {
-    const auto plain = [this](api::Response (TeacherService::*member)() const) {
-        return immediate([this, member](const api::Request&) { return (this->*member)(); });
+    const auto plain = [this](http::Response (TeacherService::*member)() const) {
+        return immediate([this, member](const http::Request&) { return (this->*member)(); });
     };
-    const auto about_model = [this](api::Response (TeacherService::*member)(const api::Request&) const) {
-        return immediate([this, member](const api::Request& request) { return (this->*member)(request); });
+    const auto about_model = [this](http::Response (TeacherService::*member)(const http::Request&) const) {
+        return immediate([this, member](const http::Request& request) { return (this->*member)(request); });
     };
-    http::Handler infer_handler = [this](api::Request request) { return infer(std::move(request)); };
-    http::Handler head_handler = [this](api::Request request) { return head(std::move(request)); };
-    http::Handler completions_handler = [this](api::Request request) { return complete(std::move(request)); };
+    http::Handler infer_handler = [this](http::Request request) { return infer(std::move(request)); };
+    http::Handler head_handler = [this](http::Request request) { return head(std::move(request)); };
+    http::Handler completions_handler = [this](http::Request request) { return complete(std::move(request)); };
     return {
         {"GET", "/v2", plain(&TeacherService::server_metadata)},
         for_anybody("/v2/health/live", plain(&TeacherService::live)),
         for_anybody("/v2/health/ready", plain(&TeacherService::ready)),
-        // The same under the names that the service has: `distilld healthcheck` and probes need not tell them apart.
+        // The service's names for the same, so that `distilld healthcheck` and probes treat both alike.
         for_anybody("/healthz", plain(&TeacherService::live)),
         for_anybody("/readyz", plain(&TeacherService::ready)),
         {"GET", "/v2/models/{model}", about_model(&TeacherService::model_metadata)},
         {"GET", "/v2/models/{model}/ready", about_model(&TeacherService::model_ready)},
         {"GET", kHeadPattern, std::move(head_handler)},
-        // A client that hung up (a hedge that lost, a timeout) wants no answer: its place in the queue is free.
+        // A client that hung up (a lost hedge, a timeout) needs no answer, so its place in the queue is freed.
         {"POST", kInferPattern, std::move(infer_handler), true},
         {"POST", kCompletionsPattern, std::move(completions_handler), true},
         {"GET", "/v1/models", plain(&TeacherService::model_list)},
@@ -143,7 +143,7 @@ http::Observer TeacherService::observer() {
 asio::awaitable<TeacherService::Scored> TeacherService::score(models::ScoreRequest request,
                                                               std::uint64_t answer_bytes) {
     Scored scored;
-    // A single request that fits the limits is always let in.
+    // A single request within the limits is always accepted.
     if (*held_bytes_ != 0 && *held_bytes_ + answer_bytes > options_.max_held_bytes) {
         scored.failure = error_answer(503, kNoMemoryLeft);
         co_return scored;
@@ -173,7 +173,7 @@ asio::awaitable<void> TeacherService::wait_delay(std::chrono::steady_clock::time
     co_await timer.async_wait(asio::use_awaitable);
 }
 
-asio::awaitable<api::Response> TeacherService::infer(api::Request request) {
+asio::awaitable<http::Response> TeacherService::infer(http::Request request) {
     const std::string name(request.path_parameter("model"));
     if (name != options_.model_name) {
         co_return unknown_model(name, options_.model_name);
@@ -201,7 +201,7 @@ asio::awaitable<api::Response> TeacherService::infer(api::Request request) {
         co_return error_answer(500, message.error().message);
     }
     co_await wait_delay(scored.finished);
-    api::Response response;
+    http::Response response;
     response.content_type = std::string(message->content_type());
     if (message->json_header_length) {
         response.headers.emplace_back(std::string(kserve::kHeaderLengthField),
@@ -212,7 +212,7 @@ asio::awaitable<api::Response> TeacherService::infer(api::Request request) {
     co_return response;
 }
 
-asio::awaitable<api::Response> TeacherService::head(api::Request request) {
+asio::awaitable<http::Response> TeacherService::head(http::Request request) {
     const std::string name(request.path_parameter("model"));
     if (name != options_.model_name) {
         co_return unknown_model(name, options_.model_name);
@@ -222,7 +222,7 @@ asio::awaitable<api::Response> TeacherService::head(api::Request request) {
     }
     const models::ServedHead& served = scorer_->model().head;
     if (!served.is_there()) {
-        co_return error_answer(404, "this server does not give the model's head away");
+        co_return error_answer(404, "this server does not publish the model's head");
     }
     const std::uint64_t bytes = head_answer_bytes(served, request);
     if (*held_bytes_ != 0 && *held_bytes_ + bytes > options_.max_held_bytes) {
@@ -230,12 +230,12 @@ asio::awaitable<api::Response> TeacherService::head(api::Request request) {
     }
     auto held = std::make_shared<Held>(held_bytes_, bytes);
     auto copy = [head = served, request = std::move(request)] { return head_answer(head, request); };
-    api::Response response = co_await run_on(encode_, std::move(copy));
+    http::Response response = co_await run_on(encode_, std::move(copy));
     response.until_sent = std::move(held);
     co_return response;
 }
 
-asio::awaitable<api::Response> TeacherService::complete(api::Request request) {
+asio::awaitable<http::Response> TeacherService::complete(http::Request request) {
     if (scorer_ == nullptr) {
         co_return not_loaded();
     }
@@ -257,26 +257,26 @@ asio::awaitable<api::Response> TeacherService::complete(api::Request request) {
     std::string body = co_await run_on(encode_, std::move(build));
     result.reset();
     co_await wait_delay(scored.finished);
-    api::Response response = json_answer(200, std::move(body));
+    http::Response response = json_answer(200, std::move(body));
     response.until_sent = std::move(scored.held);
     co_return response;
 }
 
-api::Response TeacherService::live() const {
+http::Response TeacherService::live() const {
     return json_answer(200, R"({"live":true})");
 }
 
-api::Response TeacherService::ready() const {
+http::Response TeacherService::ready() const {
     return scorer_ != nullptr ? json_answer(200, R"({"ready":true})") : not_loaded();
 }
 
-api::Response TeacherService::server_metadata() const {
+http::Response TeacherService::server_metadata() const {
     return json_answer(
         200, to_text(json::object{
                  {"name", "distilld"}, {"version", kVersion}, {"extensions", json::array{"binary_tensor_data"}}}));
 }
 
-api::Response TeacherService::model_metadata(const api::Request& request) const {
+http::Response TeacherService::model_metadata(const http::Request& request) const {
     if (request.path_parameter("model") != options_.model_name) {
         return unknown_model(request.path_parameter("model"), options_.model_name);
     }
@@ -284,7 +284,7 @@ api::Response TeacherService::model_metadata(const api::Request& request) const 
                               : not_loaded();
 }
 
-api::Response TeacherService::model_ready(const api::Request& request) const {
+http::Response TeacherService::model_ready(const http::Request& request) const {
     if (request.path_parameter("model") != options_.model_name) {
         return unknown_model(request.path_parameter("model"), options_.model_name);
     }
@@ -294,14 +294,14 @@ api::Response TeacherService::model_ready(const api::Request& request) const {
     return json_answer(200, to_text(json::object{{"name", options_.model_name}, {"ready", true}}));
 }
 
-api::Response TeacherService::model_list() const {
+http::Response TeacherService::model_list() const {
     const json::object model{
         {"id", options_.model_name}, {"object", "model"}, {"created", 0}, {"owned_by", "distilld"}};
     return json_answer(200, to_text(json::object{{"object", "list"}, {"data", json::array{model}}}));
 }
 
-api::Response TeacherService::metrics_text() const {
-    api::Response response;
+http::Response TeacherService::metrics_text() const {
+    http::Response response;
     response.content_type = kMetricsContentType;
     response.body = metrics_.text();
     return response;

@@ -4,7 +4,7 @@
 #include <boost/asio/ip/network_v4.hpp>
 #include <utility>
 
-#include "pipeline/core/host_rule.hpp"
+#include "net/host_rule.hpp"
 
 namespace distilld::webhooks {
 namespace {

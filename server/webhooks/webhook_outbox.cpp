@@ -5,8 +5,8 @@
 namespace distilld::webhooks {
 namespace {
 
-// An event for each receiver, written with the state that it is about: no end of the service can come in between. The
-// body is filled in when the event is sent for the first time, and stays the same.
+// One event per receiver, written together with the state that it reports, so a stop of the service cannot separate
+// them. The body is set before the first attempt and then stays the same.
 constexpr const char* kTables = R"(
 CREATE TABLE IF NOT EXISTS webhook_receivers (
     url TEXT PRIMARY KEY
@@ -87,7 +87,7 @@ class SqliteWebhookOutbox final : public WebhookOutbox {
     }
 
   private:
-    sqlite::Database database_;  // before the statements: they end first
+    sqlite::Database database_;  // before the statements, which are destroyed first
     sqlite::Statement due_{database_,
                            "SELECT number, id, job_id, type, created_at, body, attempts FROM webhook_events "
                            "WHERE url = ?1 AND next_attempt <= ?2 ORDER BY next_attempt, number LIMIT 1"};

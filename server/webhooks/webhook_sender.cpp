@@ -17,12 +17,13 @@
 #include "base/time.hpp"
 #include "base/unix_time.hpp"
 #include "distilld_version.hpp"
+#include "net/endpoint_url.hpp"
+#include "net/http_connector.hpp"
+#include "net/http_pool.hpp"
+#include "net/tls_context.hpp"
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/task_group.hpp"
-#include "pipeline/teacher/transport/endpoint_url.hpp"
-#include "pipeline/teacher/transport/http_connector.hpp"
-#include "pipeline/teacher/transport/http_pool.hpp"
 #include "server/support/log.hpp"
 #include "server/webhooks/private_hosts.hpp"
 #include "server/webhooks/webhook_signature.hpp"
@@ -44,18 +45,18 @@ struct Receiver {
     std::string url;
     EndpointUrl parts;
     std::unique_ptr<HttpPool> pool;
-    std::set<std::int64_t> delivered;  ///< events that the outbox still has: it could not be written
+    std::set<std::int64_t> delivered;  ///< events that could not be removed from the outbox
 };
 
-/// What came of an attempt.
+/// The result of an attempt.
 struct Attempt {
     bool delivered = false;
-    bool final = false;  ///< another try is of no use
+    bool final = false;  ///< a retry is useless
     std::string trouble;
     std::chrono::nanoseconds retry_after{0};
 };
 
-/// Paths of receivers may be secrets: the log has their hosts.
+/// Paths of receivers may be secret, so the log shows only their hosts.
 std::string without_path(std::string message, const EndpointUrl& url) {
     if (const auto at = message.find(url.name); at != std::string::npos) {
         message.replace(at, url.name.size(), url.host_header);
@@ -176,7 +177,7 @@ class ThreadedWebhookSender final : public WebhookSender {
             attempt.trouble = without_path(answer->error().message, receiver.parts);
         } else {
             const auto& response = **answer;
-            // A redirect is not followed: nobody has said that its target may know.
+            // Redirects are not followed, because the operator has not approved their target.
             attempt.delivered = is_success(response);
             attempt.final = response.status == kGone;
             attempt.trouble = "HTTP " + std::to_string(response.status);
@@ -242,7 +243,7 @@ Result<std::unique_ptr<WebhookSender>> make_webhook_sender(WebhookOptions option
         }
         std::shared_ptr<asio::ssl::context> tls;
         if (parts->tls) {
-            auto made = make_tls_client_context("");
+            auto made = make_tls_client_context();
             if (!made) {
                 return made.error();
             }

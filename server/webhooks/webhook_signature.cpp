@@ -6,7 +6,7 @@
 #include <array>
 #include <stdexcept>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 
 namespace distilld::webhooks {
 namespace {
@@ -32,7 +32,7 @@ std::string base64(std::string_view bytes) {
 }  // namespace
 
 Result<std::string> parse_webhook_secret(std::string_view text) {
-    const auto wrong = invalid_input("is no secret: whsec_ and the base64 of 24 to 64 bytes are expected");
+    const auto wrong = invalid_input("is not a secret: expected whsec_ and the base64 of 24 to 64 bytes");
     if (!text.starts_with(kPrefix) || text.size() > 4 * kMaxBytes) {
         return wrong;
     }
@@ -73,7 +73,8 @@ Result<std::vector<std::string>> read_webhook_secrets(const std::filesystem::pat
         secrets.push_back(*std::move(secret));
     }
     if (secrets.empty()) {
-        return invalid_input(file.string() + ": holds no secret: whsec_ and the base64 of 24 to 64 bytes are expected");
+        return invalid_input(file.string() +
+                             ": does not hold a secret: expected whsec_ and the base64 of 24 to 64 bytes");
     }
     return secrets;
 }

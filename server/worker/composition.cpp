@@ -12,19 +12,19 @@
 #include <vector>
 
 #include "api/job_spec_json.hpp"
-#include "base/file_rule.hpp"
+#include "base/files/file_rule.hpp"
 #include "base/sha256.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/graph/evaluation.hpp"
 #include "pipeline/graph/space_wait.hpp"
-#include "server/worker/disk_space.hpp"
 #include "server/worker/export_owner.hpp"
 #include "server/worker/gives_up.hpp"
 #include "server/worker/held_out_rows.hpp"
+#include "server/worker/machine/disk_space.hpp"
+#include "server/worker/machine/usage_meter.hpp"
 #include "server/worker/run_plan.hpp"
 #include "server/worker/starting_point.hpp"
-#include "server/worker/teacher_connection.hpp"
-#include "server/worker/usage_meter.hpp"
+#include "server/worker/teacher/job_teachers.hpp"
 
 namespace distilld {
 
@@ -41,23 +41,15 @@ StartedEvent started_event(const PreparedRun& run) {
     event.dataset_tokens = run.dataset->token_count();
     event.dataset_tokens_read = run.dataset->tokens_read();
     event.dtype = to_string(run.spec.student.dtype);
-    event.teacher = run.several.empty() ? run.teacher_info.description : description_of(run.several);
+    event.teacher = description_of(run.teachers);
     event.batch_size = run.spec.training.batch_size;
     event.micro_batches = run.spec.training.micro_batches;
     event.tokenizer = run.tokenizer;
     return event;
 }
 
-TeacherStageOptions teacher_options(const PreparedRun& run, std::uint32_t decode_threads) {
-    if (run.teacher == nullptr) {
-        return {};  // plain training, or no step left to do
-    }
-    return teacher_stage_options(*run.spec.teacher, *run.teacher, run.teacher_info, run.spec.training.batch_size,
-                                 run.spec.dataset.sequence_length, decode_threads);
-}
-
-/// What a run that has no step left to do says of the one that did its last. Not what it counted of the teacher and of
-/// its stages: this run has counted nothing.
+/// Last figures for a run without a step left: those of the run that did the last step, without its counts of the
+/// teacher and the stages, since this run has counted nothing.
 ProgressEvent last_figures(const ProgressEvent& last) {
     ProgressEvent figures;
     figures.tokens = last.tokens;
@@ -82,12 +74,11 @@ GraphOptions graph_options(const PreparedRun& run, std::uint32_t decode_threads)
     options.spec_json = identity_of(run);
     options.resumed = last_figures(run.resumed.last);
     options.resumed_from = run.resumed_from;
-    options.teacher = teacher_options(run, decode_threads);
-    options.several = graph_teachers(run.several, run.spec, decode_threads);
+    options.teachers = graph_teachers(run.teachers, run.spec, decode_threads);
     return options;
 }
 
-/// As it is chosen by now: "cuda" is the first of them.
+/// With the chosen device: "cuda" means the first one.
 UsageSources usage_sources(const JobSpec& spec) {
     UsageSources sources;
     sources.device = spec.student.device;
@@ -127,18 +118,16 @@ std::unique_ptr<TrainingGraph> make_graph(PreparedRun& run, GraphExecutors execu
                                           TraceWriter* trace) {
     const TrainingSpec& training = run.spec.training;
     BatchPlan plan = batch_plan(run);
-    // Without a teacher's answers (no step is left to do) nobody asks for their rows.
-    auto batches = run.several.empty()
-                       ? std::make_shared<BatchSource>(run.dataset, std::move(plan), training.micro_batches)
-                       : std::make_shared<BatchSource>(run.mixed, std::move(plan), training.micro_batches);
+    auto batches = run.mixed ? std::make_shared<BatchSource>(run.mixed, std::move(plan), training.micro_batches)
+                             : std::make_shared<BatchSource>(run.dataset, std::move(plan), training.micro_batches);
     GraphHooks hooks = graph_hooks(run, executors, std::move(emit));
     GraphOptions options = graph_options(run, executors.decode_threads);
     EvaluationSet eval = evaluation_set(run, executors.decode_threads);
-    return make_training_graph(std::move(executors), *run.student, run.teacher.get(), std::move(batches),
-                               std::move(eval), std::move(options), std::move(hooks), trace);
+    return make_training_graph(std::move(executors), *run.student, std::move(batches), std::move(eval),
+                               std::move(options), std::move(hooks), trace);
 }
 
-/// The orders reach the graph while this lives.
+/// Orders reach the graph during its lifetime.
 class Attached {
   public:
     Attached(RunControl& control, TrainingGraph& graph) : control_(control) { control_.attach(graph); }
@@ -154,7 +143,7 @@ class Attached {
 Result<std::vector<std::filesystem::path>> write_model_files(const StudentSnapshot& snapshot, const PreparedRun& run) {
     const std::filesystem::path output(run.spec.output);
     Result<std::vector<std::filesystem::path>> files = snapshot.write_model(output);
-    // Text that was read byte by byte needs the byte tokenizer's files beside the weights.
+    // If text was read byte by byte, the byte tokenizer's files must go beside the weights.
     const auto& lora = run.spec.student.lora;
     for (const auto& [written, name] : {std::pair(true, ""), std::pair(lora && lora->merge, "merged"),
                                         std::pair(run.spec.student.quantization == Quantization::ternary, "ternary")}) {
@@ -195,7 +184,7 @@ Result<std::string> write_export(const StudentSnapshot& snapshot, const Prepared
     return done ? hash : Result<std::string>(done.error());
 }
 
-/// Waits for space where the disk is full. An error of kind disk_full: `control` was cancelled meanwhile.
+/// Waits for space while the disk is full. An error of kind disk_full: `control` was cancelled meanwhile.
 asio::awaitable<Result<std::string>> export_model(std::shared_ptr<const StudentSnapshot> snapshot,
                                                   const PreparedRun& run, GraphExecutors executors, RunControl& control,
                                                   EmitEvent emit) {
@@ -213,8 +202,8 @@ asio::awaitable<Result<std::string>> export_model(std::shared_ptr<const StudentS
     co_return hash;
 }
 
-/// The held-out loss of the weights as the export rounds them; nothing when it does not, without a held-out set, or
-/// when the run is told to stop meanwhile: the model is there by then.
+/// The held-out loss of the exported, rounded weights; nullopt if the export does not round, without a held-out set, or
+/// if the run is told to stop meanwhile (the model is already written).
 asio::awaitable<std::optional<double>> exported_eval_loss(const PreparedRun& run, GraphExecutors executors,
                                                           const RunControl& control) {
     std::optional<double> loss;
@@ -242,7 +231,7 @@ void tell_of_padding(double share, const EmitEvent& emit) {
     }
 }
 
-/// What it has written stays.
+/// Keeps what the teacher has written.
 asio::awaitable<void> end_teacher(TeacherSource& teacher) {
     teacher.close();
     co_await teacher.settle();
@@ -271,14 +260,10 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     Result<GraphOutcome> outcome = co_await graph->run();
     attached.reset();
     graph.reset();
-    if (run.teacher) {
-        co_await end_teacher(*run.teacher);
-    }
-    for (const NamedTeacher& teacher : run.of_held_out) {
-        co_await end_teacher(*teacher.source);
-    }
-    for (const NamedTeacher& teacher : run.several) {
-        co_await end_teacher(*teacher.source);
+    for (const std::vector<ConnectedTeacher>* teachers : {&run.of_held_out, &run.teachers}) {
+        for (const ConnectedTeacher& teacher : *teachers) {
+            co_await end_teacher(*teacher.source);
+        }
     }
     if (!outcome) {
         co_return outcome.error();
@@ -289,7 +274,7 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     }
     Result<std::string> hash = co_await export_model(outcome->final_snapshot, run, executors, control, emit);
     if (!hash && hash.error().kind == ErrorKind::disk_full) {
-        emit(LogEvent{"warn", "the export was given up: " + hash.error().message});
+        emit(LogEvent{"warn", "the export was abandoned: " + hash.error().message});
         co_return WorkerEvent(CancelledEvent{outcome->steps_done, outcome->checkpoint});
     }
     if (!hash) {

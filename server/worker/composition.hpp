@@ -11,9 +11,9 @@
 
 namespace distilld {
 
-/// Says that the run has started, makes its stage graph, trains, and exports the student. Returns the last event of the
-/// run: finished or, when `control` was cancelled, cancelled. `trace_file`: Chrome trace to write; empty = none. `run`
-/// and `control` must outlive it. Executor of `executors.io`.
+/// Reports the start of the run, makes its stage graph, trains, and exports the student. Returns the run's last event:
+/// finished or, when `control` was cancelled, cancelled. `trace_file`: Chrome trace to write; empty = none. `run` and
+/// `control` must outlive it. Executor of `executors.io`.
 boost::asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExecutors executors,
                                                              RunControl& control, EmitEvent emit,
                                                              std::string trace_file);

@@ -4,9 +4,9 @@
 #include <boost/json/value.hpp>
 #include <optional>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
+#include "base/files/open_file.hpp"
 #include "base/json_text.hpp"
-#include "base/open_file.hpp"
 #include "server/worker/resume_identity.hpp"
 
 namespace distilld {
@@ -20,7 +20,7 @@ constexpr std::uint64_t kMaxOwnerBytes = 4U << 20;
 constexpr std::size_t kMaxDepth = 4;
 constexpr std::int64_t kFormatVersion = 1;
 
-/// The first file of a model, in the order of names; absent: there is none.
+/// The first file of a model, sorted by name; absent: there is none.
 Result<std::optional<fs::path>> model_file(const fs::path& output) {
     std::optional<fs::path> found;
     const Result<std::vector<std::string>> names = names_in(output);
@@ -30,7 +30,7 @@ Result<std::optional<fs::path>> model_file(const fs::path& output) {
     for (const std::string& name : *names) {
         const fs::path path = output / name;
         const bool of_a_model = path.filename() == "config.json" || path.extension() == ".safetensors";
-        // What begins with a dot is a file that was never completed.
+        // A name with a leading dot is a file that was never completed.
         if (of_a_model && !name.starts_with('.') && (!found || path < *found)) {
             found = path;
         }
@@ -64,7 +64,7 @@ Result<void> check_output(const fs::path& output, const JobSpec& spec, const std
         return {};
     }
     const std::string in_the_way = "/output: " + (*file)->string() + " belongs to another model";
-    const std::string way_out = ". Nothing was changed: name another folder, or say \"overwrite\": true to replace it";
+    const std::string way_out = ". Nothing was changed: name another folder, or set \"overwrite\": true to replace it";
     const std::optional<std::string> identity = owner(output);
     if (!identity) {
         return invalid_input(in_the_way + " (no " + kExportOwnerFile + " says that distilld made it)" + way_out);

@@ -6,23 +6,23 @@
 #include <string>
 #include <vector>
 
+#include "api/job_spec.hpp"
 #include "base/error.hpp"
-#include "pipeline/core/job_spec.hpp"
 
 namespace distilld {
 
-/// Says beside an exported model of which run it is.
+/// File beside an exported model that names its run.
 inline constexpr const char* kExportOwnerFile = "distilld.json";
 
-/// Whether `output` may take the model of the run: there is none in it, or one of the same run. Else the error
-/// (invalid_input) names the file that would be replaced; with "overwrite" in the spec there is none. No
-/// `dataset_hash`: the dataset is taken to be the same.
+/// Whether `output` may take the model of the run: it holds none, or one of the same run. Otherwise the error
+/// (invalid_input) names the file that would be replaced, unless the spec says "overwrite". Without a `dataset_hash`
+/// the dataset is assumed to be the same.
 Result<void> check_output(const std::filesystem::path& output, const JobSpec& spec,
                           const std::optional<std::string>& dataset_hash);
 
-/// Written before the first file of the export, so that what an interrupted one leaves is known to be the run's, and
-/// once more with the hash of the weights and the export's files when it is whole. Those files, by their names below
-/// `output`, are what the service gives out as artifacts (server/jobs/artifact_folder.hpp). `identity`: of
+/// Written before the first file of the export, so that the files of an interrupted export are known to be the run's.
+/// Written again when the export is complete, with the hash of the weights and the export's files. The service hands
+/// out those files, named relative to `output`, as artifacts (server/jobs/routes/artifact_folder.hpp). `identity`: from
 /// make_run_identity().
 struct ExportRecord {
     std::string identity;

@@ -9,17 +9,17 @@
 
 #include "models/families/adapter_config.hpp"
 #include "pipeline/async/run_on.hpp"
-#include "pipeline/core/overflow_in_force.hpp"
+#include "pipeline/core/effective_overflow.hpp"
 #include "pipeline/graph/generate_graph.hpp"
 #include "pipeline/graph/space_wait.hpp"
 #include "pipeline/store/store_reader.hpp"
 #include "pipeline/store/store_writer.hpp"
-#include "server/worker/disk_space.hpp"
 #include "server/worker/generate_vocabulary.hpp"
 #include "server/worker/gives_up.hpp"
+#include "server/worker/machine/disk_space.hpp"
 #include "server/worker/run_folders.hpp"
 #include "server/worker/store_plan.hpp"
-#include "server/worker/teacher_connection.hpp"
+#include "server/worker/teacher/teacher_connection.hpp"
 #include "server/worker/training_data.hpp"
 
 namespace distilld {
@@ -28,11 +28,11 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// What a generate job knows of its data.
+/// The data of a generate job.
 struct LoadedData {
     std::shared_ptr<const Dataset> dataset;
     StoredData stored;
-    std::string tokenizer;  ///< in one line
+    std::string tokenizer;  ///< described in one line
 };
 
 class GenerateRun {
@@ -62,14 +62,14 @@ class GenerateRun {
             co_return there.error();
         }
         if (*there && (*there)->sealed_rows == (*there)->rows) {
-            emit_(LogEvent{"info", folder() + " holds all rows already: the teacher is not asked"});
+            emit_(LogEvent{"info", folder() + " holds all rows already: not asking the teacher"});
             emit_(started(**there));
             co_return finished(**there);
         }
         if (control_.cancelled()) {
             co_return cancelled(*there ? (*there)->sealed_rows : 0);
         }
-        TeacherWish wish{*spec_.teacher, spec_.training.batch_size, data_.stored, load_model_};
+        TeacherWish wish{*spec_.teacher(), spec_.training.batch_size, data_.stored, load_model_};
         Result<ConnectedTeacher> connected = co_await connect_endpoints(std::move(wish), executors_, control_, emit_);
         if (!connected && connected.error().kind == ErrorKind::cancelled) {
             co_return cancelled(*there ? (*there)->sealed_rows : 0);
@@ -89,7 +89,7 @@ class GenerateRun {
     }
 
   private:
-    [[nodiscard]] const std::string& folder() const { return spec_.teacher->store; }
+    [[nodiscard]] const std::string& folder() const { return spec_.teacher()->store; }
 
     Result<LoadedData> load_data() const {
         if (const auto reason = no_store_reason(folder())) {
@@ -105,9 +105,9 @@ class GenerateRun {
             return choice.error();
         }
         JobSpec spec = spec_;
-        spec.dataset.overflow = overflow_in_force(spec.dataset);
+        spec.dataset.overflow = effective_overflow(spec.dataset);
         if (spec.dataset.packing == Packing::documents) {
-            spec.dataset.packing = Packing::off;  // answers are to documents, wherever a student has them lie
+            spec.dataset.packing = Packing::off;  // answers belong to documents, however a student packs them
         }
         const auto tell = [this](const std::string& text) { emit_(LogEvent{"info", text}); };
         const auto stopped = [this] { return control_.cancelled(); };
@@ -130,7 +130,7 @@ class GenerateRun {
         return data;
     }
 
-    /// What is in the folder, when it is ours to go on with; nothing: no store.
+    /// The progress of the store in the folder, if we may continue it; nullopt: no store.
     Result<std::optional<StoreProgress>> look_at_store() const {
         if (!store_exists(folder())) {
             return std::optional<StoreProgress>();
@@ -140,10 +140,10 @@ class GenerateRun {
             return Error{reader.error().kind, "/teacher/store: " + reader.error().message};
         }
         const StoreManifest& manifest = (*reader)->manifest();
-        if (Result<void> ours = check_store(manifest, wish_of(*spec_.teacher, data_.stored)); !ours) {
+        if (Result<void> ours = check_store(manifest, wish_of(*spec_.teacher(), data_.stored)); !ours) {
             return ours.error();
         }
-        if (Result<void> same = check_stored_format(manifest, *spec_.teacher); !same) {
+        if (Result<void> same = check_stored_format(manifest, *spec_.teacher()); !same) {
             return same.error();
         }
         for (const auto& [number, defect] : (*reader)->damaged()) {
@@ -159,13 +159,13 @@ class GenerateRun {
         return std::optional(progress);
     }
 
-    /// A full disk is waited out.
+    /// Waits while the disk is full.
     asio::awaitable<Result<std::string>> open_store() {
         SpaceWait space(executors_.io, emit_);
         const GivesUp gives_up(control_, space);
         std::function<Result<std::string>()> attempt = [this]() -> Result<std::string> {
             Result<std::shared_ptr<StoreWriter>> opened =
-                open_writer(*spec_.teacher, data_.stored, teacher_.info, true);
+                open_writer(*spec_.teacher(), data_.stored, teacher_.info, true);
             if (!opened) {
                 return is_read_only(folder()) ? io_error(opened.error().message) : opened.error();
             }
@@ -187,7 +187,7 @@ class GenerateRun {
         emit_(started(writer_->progress()));
         GenerateOptions options;
         options.batch_rows = spec_.training.batch_size;
-        options.teacher = teacher_stage_options(*spec_.teacher, *teacher_.source, teacher_.info, options.batch_rows,
+        options.teacher = teacher_stage_options(*spec_.teacher(), *teacher_.source, teacher_.info, options.batch_rows,
                                                 spec_.dataset.sequence_length, executors_.decode_threads);
         const std::unique_ptr<GenerateGraph> graph = make_generate_graph(
             executors_, *teacher_.source, data_.dataset, *writer_, std::move(options), emit_, trace.get());

@@ -4,10 +4,10 @@
 #include <memory>
 #include <optional>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
+#include "base/files/open_file.hpp"
 #include "base/json_members.hpp"
 #include "base/json_text.hpp"
-#include "base/open_file.hpp"
 #include "models/families/adapter_config.hpp"
 #include "pipeline/data/tokenizer_choice.hpp"
 
@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20U;
 constexpr std::size_t kMaxConfigDepth = 32;
 
-/// The vocab_size of a config.json; nothing when it names none.
+/// The vocab_size of a config.json; nullopt if it has none.
 std::optional<std::uint32_t> vocabulary_of(const std::string& config) {
     const auto parsed = parse_json_text(config, kMaxConfigDepth);
     const auto* object = parsed ? parsed->if_object() : nullptr;
@@ -31,7 +31,7 @@ NamedModel model_of_answers(const JobSpec& spec) {
     if (!spec.student.model.empty() || spec.student.config_json) {
         return {spec.student.model, "/student/model"};
     }
-    return {spec.teacher->model_dir, "/teacher/model_dir"};
+    return {spec.teacher()->model_dir, "/teacher/model_dir"};
 }
 
 Result<std::uint32_t> vocabulary_of_answers(const JobSpec& spec) {
@@ -66,7 +66,7 @@ Result<std::uint32_t> vocabulary_of_answers(const JobSpec& spec) {
     }
     if (!tokenizer || !*tokenizer) {
         const std::string why = tokenizer ? student.tokenizer + " has no tokenizer.json" : tokenizer.error().message;
-        return invalid_input("/student/tokenizer: " + why + "; or say /student/config/vocab_size");
+        return invalid_input("/student/tokenizer: " + why + "; or set /student/config/vocab_size");
     }
     return (*tokenizer)->vocabulary_size();
 }

@@ -3,21 +3,21 @@
 #include <cstdint>
 #include <string>
 
+#include "api/job_spec.hpp"
 #include "base/error.hpp"
-#include "pipeline/core/job_spec.hpp"
 
 namespace distilld {
 
-/// The model whose vocabulary and tokenizer count in a generate job: the student that the answers are for, or, where
-/// the spec has none, the teacher. `pointer` is where the spec names it.
+/// The model that sets the vocabulary and tokenizer of a generate job: the student that the answers are for or, if the
+/// spec has none, the teacher. `pointer` is its place in the spec.
 struct NamedModel {
     std::string folder;
     const char* pointer;
 };
 [[nodiscard]] NamedModel model_of_answers(const JobSpec& spec);
 
-/// Its size. The student may be of a kind that we cannot train. Without a model, what a tokenizer knows. Reads files;
-/// an error names the field.
+/// Its vocabulary size. The student may be of a kind that we cannot train. Without a model, the tokenizer's size. Reads
+/// files; an error names the field.
 Result<std::uint32_t> vocabulary_of_answers(const JobSpec& spec);
 
 }  // namespace distilld

@@ -8,7 +8,7 @@
 
 namespace distilld {
 
-/// While this lives, a cancel of the run ends the wait for space. Takes the run's cancel slot.
+/// During its lifetime, cancelling the run ends the wait for space. Takes the run's cancel slot.
 class GivesUp {
   public:
     GivesUp(RunControl& control, SpaceWait& space) : slot_(control.cancel_slot()) {

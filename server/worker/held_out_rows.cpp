@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "pipeline/core/batch_plan.hpp"
-#include "server/worker/held_out_teacher.hpp"
 #include "server/worker/load_data.hpp"
-#include "server/worker/teacher_connection.hpp"
+#include "server/worker/teacher/held_out_teacher.hpp"
+#include "server/worker/teacher/job_teachers.hpp"
 
 namespace distilld {
 
@@ -21,7 +21,7 @@ namespace {
 
 using RowNumbers = std::vector<std::uint64_t>;
 
-/// The held-out rows that are evaluated, by the part that they are of; one part where there is one teacher.
+/// The evaluated held-out rows, by part; one part if rows do not name teachers.
 std::vector<RowNumbers> evaluated_by_part(const PreparedRun& run) {
     std::vector<RowNumbers> parts(run.mixed_eval ? run.mixed_eval->parts().size() : 1);
     for (std::uint64_t row = 0; row < evaluated_rows(run); ++row) {
@@ -31,10 +31,15 @@ std::vector<RowNumbers> evaluated_by_part(const PreparedRun& run) {
     return parts;
 }
 
-/// Of one teacher, that is asked about `part` of the held-out rows (the whole set where there is one teacher).
+/// For the teacher that is asked about `part` of the held-out rows (the whole set if rows do not name teachers).
 HeldOutWish wish_for(const PreparedRun& run, std::uint32_t part, RowNumbers evaluated) {
     const std::shared_ptr<const Dataset> rows = run.mixed_eval ? run.mixed_eval->parts().at(part).rows : run.eval;
+    const ConnectedTeacher& teacher = run.teachers.at(part);
     HeldOutWish wish;
+    wish.spec = run.spec.teachers.at(teacher.name);
+    wish.info = teacher.info;
+    wish.asked = teacher.asked;
+    wish.asked_in_need = teacher.asked_in_need;
     wish.data = stored_data(run, rows.get());
     for (const std::uint64_t row : evaluated) {
         wish.tokens += rows->row_length(row);
@@ -52,51 +57,32 @@ HeldOutWish wish_for(const PreparedRun& run, std::uint32_t part, RowNumbers eval
         }
         return asked;
     };
-    const std::string name = run.several.empty() ? "teacher" : run.several.at(part).name;
+    const std::string name = teacher.name.empty() ? "teacher" : teacher.name;
     wish.folder = std::filesystem::path(run.spec.output) / ".cache" / "evaluation" / name;
     return wish;
-}
-
-std::vector<HeldOutWish> wishes_of(const PreparedRun& run) {
-    std::vector<HeldOutWish> wishes;
-    std::vector<RowNumbers> evaluated = evaluated_by_part(run);
-    if (run.several.empty()) {
-        HeldOutWish& wish = wishes.emplace_back(wish_for(run, 0, std::move(evaluated.front())));
-        wish.spec = *run.spec.teacher;
-        wish.info = run.teacher_info;
-        wish.asked = run.asked;
-        wish.asked_in_need = run.asked_in_need;
-    }
-    for (std::uint32_t part = 0; part < run.several.size(); ++part) {
-        const NamedTeacher& teacher = run.several[part];
-        HeldOutWish& wish = wishes.emplace_back(wish_for(run, part, std::move(evaluated.at(part))));
-        wish.spec = run.spec.teachers.at(teacher.name);
-        wish.info = teacher.info;
-        wish.asked = teacher.asked;
-        wish.asked_in_need = teacher.asked_in_need;
-    }
-    return wishes;
 }
 
 }  // namespace
 
 asio::awaitable<void> ask_about_held_out(PreparedRun& run, GraphExecutors executors, EmitEvent emit) {
-    const bool of_its_teacher = run.several.empty() || run.mixed_eval;
+    const bool of_its_teacher = !run.mixed || run.mixed_eval;
     if (!run.eval || !run.spec.eval.ask_teacher || !run.spec.has_teacher() || !of_its_teacher) {
         co_return;
     }
     run.turn = std::make_shared<TeacherTurn>();
-    std::vector<HeldOutWish> wishes = wishes_of(run);
-    for (std::size_t part = 0; part < wishes.size(); ++part) {
-        TeacherInfo info = wishes[part].info;
-        std::string name = run.several.empty() ? std::string() : run.several[part].name;
-        auto making = make_held_out_teacher(std::move(wishes[part]), *run.turn, executors, emit);
+    std::vector<RowNumbers> evaluated = evaluated_by_part(run);
+    for (std::uint32_t part = 0; part < run.teachers.size(); ++part) {
+        HeldOutWish wish = wish_for(run, part, std::move(evaluated.at(part)));
+        auto making = make_held_out_teacher(std::move(wish), *run.turn, executors, emit);
         std::unique_ptr<TeacherSource> source = co_await std::move(making);
         if (!source) {
             run.of_held_out.clear();
             co_return;
         }
-        run.of_held_out.push_back({std::move(name), std::move(source), std::move(info)});
+        ConnectedTeacher& of_held_out = run.of_held_out.emplace_back();
+        of_held_out.name = run.teachers[part].name;
+        of_held_out.source = std::move(source);
+        of_held_out.info = run.teachers[part].info;
     }
 }
 
@@ -117,16 +103,7 @@ EvaluationSet held_out_rows(const PreparedRun& run) {
 EvaluationSet evaluation_set(const PreparedRun& run, std::uint32_t decode_threads) {
     EvaluationSet set = held_out_rows(run);
     set.turn = run.turn;
-    if (!run.several.empty()) {
-        set.teachers = graph_teachers(run.of_held_out, run.spec, decode_threads);
-        return set;
-    }
-    for (const NamedTeacher& teacher : run.of_held_out) {
-        set.teachers.push_back(
-            {"", teacher.source.get(),
-             teacher_stage_options(*run.spec.teacher, *teacher.source, teacher.info, run.spec.training.batch_size,
-                                   run.spec.dataset.sequence_length, decode_threads)});
-    }
+    set.teachers = graph_teachers(run.of_held_out, run.spec, decode_threads);
     return set;
 }
 

@@ -25,8 +25,8 @@ void tell_of_packing(const Dataset& rows, std::uint32_t sequence_length,
             " rows, which they fill to " + percent.substr(0, percent.find('.') + 2) + "%");
 }
 
-/// What the export and the first event say of the tokenizer. One that read nothing is not the student's, unless its
-/// files are named or lie beside it.
+/// The tokenizer for the export and the first event. One that read nothing is not the student's, unless its files are
+/// named or lie beside it.
 ExportTokenizer settle_tokenizer(PreparedRun& run, const TokenizerChoice& choice) {
     const bool read_text = run.dataset->has_text() || (run.eval && run.eval->has_text());
     run.tokenizer = choice.description(read_text);
@@ -42,7 +42,7 @@ ExportTokenizer settle_tokenizer(PreparedRun& run, const TokenizerChoice& choice
 
 Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
     const JobSpec& spec = run.spec;
-    if (!spec.teachers.empty()) {
+    if (spec.names_teachers()) {
         Result<std::shared_ptr<const MixedDataset>> mixed = load_mixed_rows(reading, "train", spec.dataset.train, true);
         if (!mixed) {
             return mixed.error();
@@ -62,14 +62,14 @@ Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
     }
     run.dataset = std::move(*train);
     tell_of_packing(*run.dataset, spec.dataset.sequence_length, reading.on_info);
-    if (spec.teacher && run.dataset->names_teachers()) {
+    if (spec.has_teacher() && run.dataset->names_teachers()) {
         reading.on_info("rows of " + shown(spec.dataset.train) +
-                        " name a teacher, of which the spec has one: all rows go to it (several: /teachers)");
+                        " name a teacher, but the spec has only one: all rows go to it (for several, use /teachers)");
     }
     return {};
 }
 
-/// Of several teachers each held-out row has one, where they are to be asked about it.
+/// With several teachers, each held-out row names one if teachers are asked about it.
 Result<void> load_held_out_rows(PreparedRun& run, const DataReading& reading) {
     const JobSpec& spec = run.spec;
     if (run.mixed && spec.eval.ask_teacher) {
@@ -152,7 +152,8 @@ StoredData stored_data(const PreparedRun& run, const Dataset* dataset) {
 
 std::uint64_t evaluated_rows(const PreparedRun& run) {
     const std::uint64_t rows = run.eval ? run.eval->row_count() : 0;
-    const std::uint64_t wanted = std::max(run.spec.eval.max_rows, run.spec.dataset.eval_rows);  // names of one number
+    const std::uint64_t wanted = std::max(run.spec.eval.max_rows, run.spec.dataset.eval_rows);  // two names for the
+                                                                                                // same number
     return wanted == 0 ? rows : std::min(rows, wanted);
 }
 

@@ -26,7 +26,7 @@ struct Obey {
     void operator()(const WorkerStart&) const { log::warn("worker", "a second start was ignored"); }
 };
 
-/// However the reading ends, nobody gives orders any more.
+/// However the reading ends, no more orders will come.
 class CancelAtEnd {
   public:
     explicit CancelAtEnd(RunControl& control) : control_(control) {}

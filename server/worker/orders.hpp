@@ -13,43 +13,42 @@
 
 namespace distilld {
 
-/// What a worker whose service is gone gets to save its last step; then it ends, whatever it is at.
-inline constexpr std::chrono::seconds kOrphanPatience{120};
+/// Time that a worker without its service gets to save its last step; then it ends in any case.
+inline constexpr std::chrono::seconds kOrphanTimeout{120};
 
-/// What orders and signals act upon: a run, before, while and after its graph works. One executor, but for cancelled().
+/// What orders and signals act on: a run before, during and after its graph. One executor, except cancelled().
 class RunControl {
   public:
-    /// The run is to stop: what waits on cancel_slot() is cancelled, the graph ends with a checkpoint.
+    /// Stops the run: cancels waits on cancel_slot(), and ends the graph with a checkpoint.
     void cancel();
-    /// The graph is to end without its last checkpoint, whenever it is cancelled.
+    /// Makes the graph end without its last checkpoint, whenever it is cancelled.
     void forgo_last_checkpoint();
     /// Any thread.
     [[nodiscard]] bool cancelled() const noexcept { return cancelled_; }
-    /// For one wait at a time that comes before or after the graph.
+    /// For one wait at a time, before or after the graph.
     [[nodiscard]] boost::asio::cancellation_slot cancel_slot() { return cancel_signal_.slot(); }
 
-    /// A checkpoint at the next step boundary; before the graph works, after its first step.
+    /// Requests a checkpoint at the next step boundary; before the graph, after its first step.
     void request_checkpoint();
 
-    /// Ceiling of the requests in flight. A graph that is attached later gets it then.
+    /// Upper bound of the requests in flight. A graph attached later gets it then.
     void set_max_concurrent(std::uint32_t limit);
 
-    /// From now on the orders reach `graph`, until detach(); one that was cancelled meanwhile is cancelled at once.
+    /// Orders now reach `graph`, until detach(). If the run was cancelled before, cancels the graph at once.
     void attach(RunningGraph& graph);
     void detach() noexcept { graph_ = nullptr; }
 
   private:
     std::atomic<bool> cancelled_ = false;
     bool forgoes_last_checkpoint_ = false;
-    bool checkpoint_requested_ = false;  ///< before there was a graph
+    bool checkpoint_requested_ = false;  ///< before the graph existed
     std::optional<std::uint32_t> max_concurrent_;
     RunningGraph* graph_ = nullptr;
     boost::asio::cancellation_signal cancel_signal_;
 };
 
-/// Reads orders and has `control` follow them, until the parent is gone or the channel is of no use any more: then the
-/// run is cancelled, since nobody waits for it. A line that is no order is logged and passed over. Ends by itself or by
-/// cancellation.
+/// Reads orders and applies them to `control`. When the parent is gone or the channel has failed, cancels the run,
+/// because nobody waits for it. Logs and skips a line that is not an order. Ends by itself or by cancellation.
 boost::asio::awaitable<void> follow_orders(WorkerChannel& channel, RunControl& control);
 
 /// Each signal cancels the run. Ends by cancellation.

@@ -9,27 +9,26 @@
 #include <utility>
 #include <vector>
 
-#include "models/network/device_name.hpp"
-#include "models/network/in_force.hpp"
+#include "models/network/effective_dtype.hpp"
 #include "models/serving/local_engine.hpp"
 #include "models/training/causal_lm_student.hpp"
 #include "models/training/device_memory.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/automatic_batch.hpp"
-#include "pipeline/core/overflow_in_force.hpp"
-#include "server/worker/arithmetic.hpp"
-#include "server/worker/disk_space.hpp"
+#include "pipeline/core/effective_overflow.hpp"
 #include "server/worker/export_owner.hpp"
 #include "server/worker/held_out_rows.hpp"
 #include "server/worker/load_data.hpp"
-#include "server/worker/memory_probe.hpp"
+#include "server/worker/machine/arithmetic.hpp"
+#include "server/worker/machine/disk_space.hpp"
+#include "server/worker/machine/memory_probe.hpp"
 #include "server/worker/resume_identity.hpp"
 #include "server/worker/run_folders.hpp"
 #include "server/worker/run_plan.hpp"
 #include "server/worker/run_sinks.hpp"
 #include "server/worker/starting_point.hpp"
-#include "server/worker/teacher_connection.hpp"
-#include "server/worker/teacher_targets.hpp"
+#include "server/worker/teacher/job_teachers.hpp"
+#include "server/worker/teacher/teacher_targets.hpp"
 
 namespace distilld {
 
@@ -38,7 +37,7 @@ namespace asio = boost::asio;
 namespace {
 
 Result<Dtype> dtype_here(std::string_view device) {
-    return models::dtype_in_force(Dtype::auto_select, device);
+    return models::effective_dtype(Dtype::auto_select, device);
 }
 
 class Preparation {
@@ -77,8 +76,8 @@ class Preparation {
             co_return found;
         }
         if (run_.spec.training.batch_size_auto && takes_memory_beside(run_.spec)) {
-            // What the teacher takes beside the student is to be found taken by the probe.
-            if (Result<void> connected = co_await connect_teacher(); !connected) {
+            // The probe must find the teacher's memory already taken.
+            if (Result<void> connected = co_await connect_teachers(); !connected) {
                 co_return connected;
             }
         }
@@ -92,10 +91,9 @@ class Preparation {
             co_return settled;
         }
         if (run_.spec.has_teacher() && run_.resumed.step < run_.total_steps) {
-            const bool has_model = run_.teacher && !run_.spec.teacher->model_dir.empty();  // it is loaded once
-            if (!has_model) {
-                auto connecting = run_.mixed ? connect_teachers() : connect_teacher();
-                if (Result<void> connected = co_await std::move(connecting); !connected) {
+            const bool has_model = !run_.teachers.empty() && !run_.spec.teacher()->model_dir.empty();
+            if (!has_model) {  // it is loaded once
+                if (Result<void> connected = co_await connect_teachers(); !connected) {
                     co_return connected;
                 }
             }
@@ -130,7 +128,7 @@ class Preparation {
   private:
     using Step = std::function<Result<void>()>;
 
-    /// The step on its executor; it is not begun, and what it says does not count, once the run is to stop.
+    /// Runs the step on its executor. Once the run is to stop, the step is not begun, and its result does not count.
     asio::awaitable<Result<void>> on(asio::any_io_executor executor, Step step) {
         if (control_.cancelled()) {
             co_return stopped_on_request();
@@ -142,8 +140,8 @@ class Preparation {
     void info(const std::string& message) const { emit_(LogEvent{"info", message}); }
     void warn(const std::string& message) const { emit_(LogEvent{"warn", message}); }
 
-    /// Before the student and the data are loaded: the arithmetic is what it was, not what this machine is fast at, and
-    /// so is what becomes of long documents.
+    /// Before the student and the data are loaded: keeps the earlier arithmetic, not what is fast here, and the earlier
+    /// handling of long documents.
     void keep_decisions(bool ordered) {
         open_ = run_.spec;
         if (const auto kept = decisions_to_keep(checkpoint_store(run_.spec), run_.spec, ordered)) {
@@ -151,14 +149,14 @@ class Preparation {
             run_.spec.dataset.overflow = kept->dataset.overflow;
             keeps_ = true;
         }
-        run_.spec.dataset.overflow = overflow_in_force(run_.spec.dataset);
+        run_.spec.dataset.overflow = effective_overflow(run_.spec.dataset);
     }
 
-    /// The checkpoints after whose run student and data were loaded are not gone on from.
+    /// Does not resume from the checkpoints that decided how student and data were loaded.
     Result<void> load_anew() {
         run_.student.reset();
         run_.spec.student.dtype = open_.student.dtype;
-        run_.spec.dataset.overflow = overflow_in_force(open_.dataset);
+        run_.spec.dataset.overflow = effective_overflow(open_.dataset);
         if (Result<void> loaded = load_student(); !loaded) {
             return loaded;
         }
@@ -170,13 +168,13 @@ class Preparation {
     }
 
     Result<void> load_student() {
-        // Checkpoints are to name the device itself, so that a run which goes on elsewhere is told.
+        // Checkpoints name the device itself, so that a run that resumes elsewhere can warn.
         Result<std::string> device = models::device_name(run_.spec.student.device);
         if (!device) {
             return device.error();
         }
         run_.spec.student.device = std::move(*device);
-        // Which arithmetic it is decides weights, so checkpoints name it too. A teacher's can wait for the checkpoint.
+        // The arithmetic decides weights, so checkpoints name it too. A teacher's can wait for the checkpoint.
         if (Result<void> settled = settle(arithmetics_of(run_.spec).front(), dtype_here); !settled) {
             return settled;
         }
@@ -221,7 +219,7 @@ class Preparation {
         co_return Result<void>();
     }
 
-    /// From the newest checkpoint of this run or from step 0; what is another's is refused.
+    /// Starts from this run's newest checkpoint or from step 0; refuses another run's.
     Result<void> begin_or_go_on(bool ordered) {
         const models::CheckpointStore store = checkpoint_store(run_.spec);
         const std::string& hash = run_.dataset->hash();
@@ -270,7 +268,7 @@ class Preparation {
             return state.error();
         }
         for (const auto& warning :
-             last_bits_warnings(state->spec_json, run_.spec, api::spec_table(), surroundings_of(run_))) {
+             last_bits_warnings(state->spec_json, run_.spec, api::spec_table(), run_environment_of(run_))) {
             warn(warning);
         }
         info("resumed from " + checkpoint.string());
@@ -284,7 +282,7 @@ class Preparation {
     }
 
     Result<void> recognise_teacher() {
-        const Result<std::string> told = check_teacher(run_.resumed.spec_json, run_.spec, surroundings_of(run_));
+        const Result<std::string> told = check_teacher(run_.resumed.spec_json, run_.spec, run_environment_of(run_));
         if (!told) {
             return invalid_input(run_.resumed_from + ": " + told.error().message);
         }
@@ -301,7 +299,7 @@ class Preparation {
         return store.clear();
     }
 
-    /// Of earlier data, which nothing reads any more: the output folder is ours now.
+    /// Removes tokens of earlier data, which nothing reads any more: the output folder is ours now.
     Result<void> sweep_tokens() {
         if (run_.tokens) {
             run_.tokens->sweep();
@@ -309,7 +307,7 @@ class Preparation {
         return {};
     }
 
-    /// The batch size by rows and memory, and the micro-batches by both.
+    /// Chooses the batch size by rows and memory, and the micro-batches by both.
     Result<void> choose_batch() {
         TrainingSpec& training = run_.spec.training;
         const BatchWish wish = wish_of(training, run_.dataset->row_count());
@@ -336,11 +334,9 @@ class Preparation {
             options.top_k = std::max(options.top_k, teacher.top_k);
             options.window_bytes += teacher.window_bytes;
         }
-        if (run_.spec.teacher) {
-            options.top_k = run_.spec.teacher->top_k;
-            options.window_bytes = run_.spec.teacher->window_bytes;
-            const TeacherInfo& teacher = run_.teacher_info;
-            options.hidden_size = teacher.kind == TeacherTargets::Kind::hidden_states ? teacher.width : 0;
+        for (const ConnectedTeacher& teacher : run_.teachers) {
+            options.hidden_size =
+                teacher.info.kind == TeacherTargets::Kind::hidden_states ? teacher.info.width : options.hidden_size;
         }
         const Result<std::unique_ptr<models::DeviceMemory>> memory =
             models::make_device_memory(run_.spec.student.device);
@@ -350,55 +346,36 @@ class Preparation {
         return advise_batch_size(*run_.student, **memory, options);
     }
 
-    /// The run keeps what its teacher sends, and the student the head for it.
-    asio::awaitable<Result<void>> take_targets() {
-        run_.spec.teacher->targets = choice_of(run_.teacher_info.kind);
-        const auto head = std::exchange(run_.teacher_info.head, nullptr);
-        if (head == nullptr) {
-            co_return Result<void>();
-        }
-        auto taking = on(executors_.compute, [this, head] { return run_.student->set_teacher_head(*head); });
-        Result<void> taken = co_await std::move(taking);
-        co_return taken;
-    }
-
+    /// The run keeps what its teachers send, and the student gets the head for it.
     asio::awaitable<Result<void>> connect_teachers() {
         TeachersWish wish;
         wish.specs = run_.spec.teachers;
         wish.batch_rows = run_.spec.training.batch_size;
-        wish.dataset = run_.mixed.get();
-        wish.data = stored_data(run_, nullptr);
+        wish.data = stored_data(run_, run_.dataset.get());
+        wish.mixed = run_.mixed.get();
         wish.load_model = models::local_model_loader(run_.spec.student.device);
-        Result<std::vector<NamedTeacher>> connected =
+        if (!run_.teachers.empty()) {
+            wish.probed = std::move(run_.teachers.front().source);  // probed for its head, before the batch size was
+                                                                    // known
+        }
+        Result<std::vector<ConnectedTeacher>> connected =
             co_await distilld::connect_teachers(std::move(wish), executors_, control_, emit_);
         if (!connected) {
             co_return connected.error();
         }
-        run_.several = std::move(*connected);
-        for (const NamedTeacher& teacher : run_.several) {
+        run_.teachers = std::move(*connected);
+        for (ConnectedTeacher& teacher : run_.teachers) {
             run_.spec.teachers.at(teacher.name).targets = choice_of(teacher.info.kind);
+            const auto head = std::exchange(teacher.info.head, nullptr);
+            if (head == nullptr) {
+                continue;
+            }
+            auto taking = on(executors_.compute, [this, head] { return run_.student->set_teacher_head(*head); });
+            if (Result<void> taken = co_await std::move(taking); !taken) {
+                co_return taken;
+            }
         }
         co_return Result<void>();
-    }
-
-    asio::awaitable<Result<void>> connect_teacher() {
-        TeacherWish wish;
-        wish.spec = *run_.spec.teacher;
-        wish.batch_rows = run_.spec.training.batch_size;
-        wish.data = stored_data(run_, run_.dataset.get());
-        wish.load_model = models::local_model_loader(run_.spec.student.device);
-        wish.probed = std::move(run_.teacher);  // for its head, before the batch size was known
-        Result<ConnectedTeacher> connected =
-            co_await distilld::connect_teacher(std::move(wish), executors_, control_, emit_);
-        if (!connected) {
-            co_return connected.error();
-        }
-        run_.teacher = std::move(connected->source);
-        run_.asked = connected->asked;
-        run_.asked_in_need = connected->asked_in_need;
-        run_.teacher_info = std::move(connected->info);
-        Result<void> taken = co_await take_targets();
-        co_return taken;
     }
 
     PreparedRun& run_;
@@ -407,8 +384,8 @@ class Preparation {
     EmitEvent emit_;
     ExportTokenizer export_tokenizer_;
     std::set<std::string> left_open_;  ///< dtypes that the spec leaves to the machine, by their pointers
-    JobSpec open_;                     ///< as it was given
-    bool keeps_ = false;               ///< what it left open is that of a checkpoint
+    JobSpec open_;                     ///< as given
+    bool keeps_ = false;               ///< what the spec left open comes from a checkpoint
 };
 
 }  // namespace

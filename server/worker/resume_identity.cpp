@@ -9,10 +9,10 @@
 #include "api/url_queries.hpp"
 #include "base/json_members.hpp"
 #include "base/json_text.hpp"
-#include "pipeline/core/overflow_in_force.hpp"
+#include "pipeline/core/effective_overflow.hpp"
 #include "pipeline/core/teacher_name.hpp"
-#include "pipeline/teacher/teacher_fingerprint.hpp"
-#include "server/worker/arithmetic.hpp"
+#include "pipeline/teacher/probe/teacher_fingerprint.hpp"
+#include "server/worker/machine/arithmetic.hpp"
 
 namespace distilld {
 
@@ -20,13 +20,13 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr const char* kNotBitForBit = ": weights will not be those of an uninterrupted run bit for bit";
+constexpr const char* kNotBitForBit = ": weights will not equal those of an uninterrupted run bit for bit";
 constexpr const char* kByLength = "by length";
 constexpr const char* kPlanned = "planned_batch_size";
 constexpr const char* kEndsEpochs = "ends_epochs";
 constexpr std::size_t kMaxDepth = 64;  // a spec in an object
 
-/// What a checkpoint says of its run; nothing when it is not what make_run_identity() wrote.
+/// Parses a checkpoint's identity; nullopt if make_run_identity() did not write it.
 std::optional<json::value> read_identity(const std::string& identity) {
     auto then = parse_json_text(identity, kMaxDepth);
     if (!then || !then->is_object() || !then->get_object().contains("spec")) {
@@ -42,8 +42,8 @@ const json::value* find(const json::value& document, std::string_view pointer) {
 
 constexpr const char* kNothing = "nothing";
 
-/// The field's value in a written spec. What is not written stands at its default, so that a checkpoint may be older
-/// than a field; but in a section that the spec does not have, a field has no value.
+/// The field's value in a written spec. A missing field has its default, since a checkpoint may be older than a field;
+/// but in a section that the spec lacks, a field has no value.
 std::string value_in(const json::value& spec, const api::SpecField& field) {
     if (const auto* value = find(spec, field.pointer)) {
         return to_text(*value);
@@ -57,20 +57,20 @@ std::string difference(const api::SpecField& field, const std::string& was, cons
            (was == kNothing ? "without it" : "with " + was);
 }
 
-/// What the teacher of a run sent: as the checkpoint says, or, where it is older than that field, as top_k says.
-std::string targets_then(const json::value& identity) {
-    const auto* targets = find(identity, "/spec/teacher/targets");
+/// What the teacher of a written spec sent: by its field, or by top_k if the spec is older than the field.
+std::string targets_then(const json::value& spec) {
+    const auto* targets = find(spec, "/teacher/targets");
     if (targets != nullptr && *targets != json::value("auto")) {
         return to_text(*targets);
     }
-    const auto* top_k = find(identity, "/spec/teacher/top_k");
+    const auto* top_k = find(spec, "/teacher/top_k");
     const bool all_tokens = top_k == nullptr || *top_k == json::value(0);
     return all_tokens ? "\"logits\"" : "\"topk\"";
 }
 
-/// A spec with one of several teachers for its only one; null where it has none of that name.
-json::value alone(const json::value& spec, std::string_view section, const std::string& name) {
-    const auto* teacher = find(spec, std::string(section) + "/" + name);
+/// A written spec reduced to the teacher of this name; null if there is none.
+json::value alone(const json::value& spec, const std::string& name) {
+    const auto* teacher = find(spec, teacher_pointer(name));
     return teacher != nullptr ? json::value({{"teacher", *teacher}}) : json::value(nullptr);
 }
 
@@ -97,8 +97,8 @@ std::uint32_t planned_rows(const json::value& identity) {
     return planned != 0 ? planned : number_at(identity, "/spec/training/batch_size");
 }
 
-/// Whether the steps of a written spec are those of the run, cut into smaller micro-batches or larger ones: a run that
-/// had too little memory before its first checkpoint knows of no others than the smaller ones.
+/// Whether a written spec has the run's steps, cut into smaller or larger micro-batches. A run that ran out of memory
+/// before its first checkpoint knows only the smaller ones.
 bool cuts_the_same_steps(const json::value& identity, const json::value& now) {
     const std::uint64_t rows_then = number_at(identity, "/spec/training/batch_size");
     const std::uint64_t rows = number_at(now, "/training/batch_size");
@@ -111,7 +111,7 @@ bool cuts_the_same_steps(const json::value& identity, const json::value& now) {
     return larger % smaller == 0 && std::has_single_bit(larger / smaller);
 }
 
-/// What does not fit into a row was left out before there was the field.
+/// Before the field existed, tokens beyond the row were dropped.
 Overflow overflow_then(const json::value& identity) {
     const auto* said = find(identity, "/spec/dataset/overflow");
     return said != nullptr && said->is_string()
@@ -119,17 +119,16 @@ Overflow overflow_then(const json::value& identity) {
                : Overflow::truncate;
 }
 
-bool cuts_steps(const api::SpecField& field) {
+bool splits_steps(const api::SpecField& field) {
     return field.pointer == "/training/batch_size" || field.pointer == "/training/micro_batches";
 }
 
-Result<void> check_field(const api::SpecField& field, const json::value& then, const json::value& now,
-                         const std::string& targets) {
+Result<void> check_field(const api::SpecField& field, const json::value& then, const json::value& now) {
     const auto is = value_in(now, field);
-    // What the teacher sent when it was asked what it offers, a spec may also name.
+    // If the teacher was asked what it offers, a spec may also name its choice.
     const bool names_targets =
         field.pointer == "/teacher/targets" && is != "\"auto\"" && is != "nothing" && find(then, "/teacher") != nullptr;
-    const auto was = names_targets ? targets : value_in(then, field);
+    const auto was = names_targets ? targets_then(then) : value_in(then, field);
     const bool not_told = field.pointer == "/student/dtype" && was == "\"auto\"";
     if (field.decides_weights == api::DecidesWeights::yes && was != is && !not_told) {
         return invalid_input(difference(field, was, is) + "; weights depend on it, so the run cannot be resumed");
@@ -137,7 +136,7 @@ Result<void> check_field(const api::SpecField& field, const json::value& then, c
     return {};
 }
 
-/// Which rows a teacher has its name decides, and what it says of them the fields that decide of one teacher.
+/// A teacher's name decides its rows; the fields that matter for a single teacher decide its answers.
 Result<void> check_several(const api::SpecSection& section, const json::value& then, const json::value& now,
                            const api::SpecTable& table) {
     const auto names = names_in(now, section.pointer);
@@ -147,10 +146,10 @@ Result<void> check_several(const api::SpecSection& section, const json::value& t
                              "resumed");
     }
     for (const auto& name : names) {
-        const json::value was = alone(then, section.pointer, name);
-        const json::value is = alone(now, section.pointer, name);
+        const json::value was = alone(then, name);
+        const json::value is = alone(now, name);
         for (const auto* field : table.fields_of(section.members_as)) {
-            if (Result<void> same = check_field(*field, was, is, targets_then({{"spec", was}})); !same) {
+            if (Result<void> same = check_field(*field, was, is); !same) {
                 return invalid_input(of_named_teacher(same.error().message, name));
             }
         }
@@ -159,7 +158,7 @@ Result<void> check_several(const api::SpecSection& section, const json::value& t
 }
 
 void adopt_batch(const json::value& identity, TrainingSpec& training) {
-    // What was chosen, of which micro_batches in the spec make a step.
+    // The chosen size; micro_batches in the spec refers to it.
     if (const std::uint32_t rows = planned_rows(identity); training.batch_size_auto && rows != 0) {
         training.batch_size = rows;
         training.batch_size_auto = false;
@@ -174,7 +173,7 @@ void adopt_batch(const json::value& identity, TrainingSpec& training) {
     }
 }
 
-/// "auto" in a checkpoint that is older than what it came to: the model's stays open.
+/// A checkpoint older than the chosen dtype says "auto": the model's stays open.
 void adopt_dtype(const json::value& identity, ModelArithmetic& model) {
     const auto* said = find(identity, "/spec" + model.pointer);
     for (const auto& choice : kDtypeNames) {
@@ -184,8 +183,8 @@ void adopt_dtype(const json::value& identity, ModelArithmetic& model) {
     }
 }
 
-void adopt_targets(const json::value& identity, TeacherSpec& teacher) {
-    const std::string then = targets_then(identity);
+void adopt_targets(const json::value& spec_then, TeacherSpec& teacher) {
+    const std::string then = targets_then(spec_then);
     for (const auto& choice : kTargetsChoiceNames) {
         if (then == '"' + std::string(choice.text) + '"') {
             teacher.targets = choice.value;
@@ -196,34 +195,31 @@ void adopt_targets(const json::value& identity, TeacherSpec& teacher) {
 }  // namespace
 
 std::string make_run_identity(const JobSpec& spec, const std::string& dataset_hash, const api::SpecTable& table,
-                              const Surroundings& surroundings) {
+                              const RunEnvironment& environment) {
     json::object identity;
     identity["spec"] = api::to_json_object(spec, table);
     identity["dataset_sha256"] = dataset_hash;
-    if (!surroundings.libtorch.empty()) {
-        identity["libtorch"] = surroundings.libtorch;
+    if (!environment.libtorch.empty()) {
+        identity["libtorch"] = environment.libtorch;
     }
-    if (surroundings.rows_by_length) {
+    if (environment.rows_by_length) {
         identity["row_order"] = kByLength;
     }
-    if (surroundings.planned_batch_size != 0 && surroundings.planned_batch_size != spec.training.batch_size) {
-        identity[kPlanned] = surroundings.planned_batch_size;
+    if (environment.planned_batch_size != 0 && environment.planned_batch_size != spec.training.batch_size) {
+        identity[kPlanned] = environment.planned_batch_size;
     }
-    if (surroundings.ends_epochs) {
+    if (environment.ends_epochs) {
         identity[kEndsEpochs] = true;
     }
-    if (!surroundings.teacher.empty()) {
-        identity["teacher"] = {{"fingerprint", surroundings.teacher},
-                               {"deterministic", surroundings.teacher_deterministic}};
-    }
-    for (const auto& [name, teacher] : surroundings.teachers) {
-        auto& teachers = identity["teachers"];
-        if (teachers.is_null()) {
-            teachers.emplace_object();
-        }
-        teachers.get_object()[name] = {{"fingerprint", teacher.fingerprint}, {"deterministic", teacher.deterministic}};
-    }
     json::value document(std::move(identity));
+    json::set_pointer_options in_objects;
+    in_objects.create_arrays = false;  // a name may be a number
+    for (const auto& [name, teacher] : environment.teachers) {
+        if (!name.empty() || !teacher.fingerprint.empty()) {
+            const json::value mark{{"fingerprint", teacher.fingerprint}, {"deterministic", teacher.deterministic}};
+            document.set_at_pointer(teacher_pointer(name), mark, in_objects);
+        }
+    }
     api::hide_url_queries(document);  // no weight depends on a URL
     return to_text(document);
 }
@@ -232,14 +228,14 @@ Result<void> check_run_identity(const std::string& identity, const JobSpec& spec
                                 const api::SpecTable& table) {
     const auto then = read_identity(identity);
     if (!then) {
-        return invalid_input("the checkpoint does not say with which spec it was made");
+        return invalid_input("the checkpoint does not record its spec");
     }
     const auto* hash_then = find(*then, "/dataset_sha256");
     if (hash_then == nullptr || *hash_then != json::value(dataset_hash)) {
         if (const Overflow was = overflow_then(*then);
-            spec.dataset.packing != Packing::joined && overflow_in_force(spec.dataset) != was) {
+            spec.dataset.packing != Packing::joined && effective_overflow(spec.dataset) != was) {
             return invalid_input(std::string("/dataset/overflow: is ") +
-                                 name_of(kOverflowNames, overflow_in_force(spec.dataset)) +
+                                 name_of(kOverflowNames, effective_overflow(spec.dataset)) +
                                  ", but the checkpoint was made with " + name_of(kOverflowNames, was) +
                                  "; rows depend on it, so the run cannot be resumed");
         }
@@ -251,10 +247,10 @@ Result<void> check_run_identity(const std::string& identity, const JobSpec& spec
     const json::value& spec_then = then->get_object().at("spec");
     const bool same_steps = cuts_the_same_steps(*then, now);
     for (const auto& field : table.fields) {
-        if (same_steps && cuts_steps(field)) {
+        if (same_steps && splits_steps(field)) {
             continue;
         }
-        if (Result<void> same = check_field(field, spec_then, now, targets_then(*then)); !same) {
+        if (Result<void> same = check_field(field, spec_then, now); !same) {
             return same;
         }
     }
@@ -272,7 +268,7 @@ Result<void> check_run_identity(const std::string& identity, const JobSpec& spec
 Result<void> check_first_weights(const std::string& identity, const JobSpec& spec, const api::SpecTable& table) {
     const auto then = read_identity(identity);
     if (!then) {
-        return invalid_input("the checkpoint does not say with which spec it was made");
+        return invalid_input("the checkpoint does not record its spec");
     }
     const json::value now = api::to_json_object(spec, table);
     const json::value& spec_then = then->get_object().at("spec");
@@ -281,7 +277,7 @@ Result<void> check_first_weights(const std::string& identity, const JobSpec& spe
         const auto is = value_in(now, field);
         if (field.decides_weights == api::DecidesWeights::first_weights && was != is) {
             return invalid_input(difference(field, was, is) +
-                                 "; it is gone on from under that name, or by distilld run --resume");
+                                 "; it can be resumed under that name, or with distilld run --resume");
         }
     }
     return {};
@@ -311,7 +307,7 @@ std::uint32_t planned_batch_size(const std::string& identity) {
 }
 
 std::vector<std::string> last_bits_warnings(const std::string& identity, const JobSpec& spec,
-                                            const api::SpecTable& table, const Surroundings& surroundings) {
+                                            const api::SpecTable& table, const RunEnvironment& environment) {
     std::vector<std::string> warnings;
     const auto then = read_identity(identity);
     if (!then) {
@@ -322,16 +318,16 @@ std::vector<std::string> last_bits_warnings(const std::string& identity, const J
     for (const auto& field : table.fields) {
         const auto was = value_in(spec_then, field);
         const auto is = value_in(now, field);
-        // Of micro-batches one line is enough; micro_batches follow from it.
-        const bool cut_otherwise =
+        // One line is enough for micro-batches; micro_batches follow from it.
+        const bool split_otherwise =
             field.pointer == "/training/batch_size" && is != "\"auto\"" && cuts_the_same_steps(*then, now);
-        if ((field.decides_weights == api::DecidesWeights::last_bits || cut_otherwise) && was != is) {
+        if ((field.decides_weights == api::DecidesWeights::last_bits || split_otherwise) && was != is) {
             warnings.push_back(difference(field, was, is) + kNotBitForBit);
         }
     }
     const auto* libtorch = find(*then, "/libtorch");
-    if (libtorch != nullptr && libtorch->is_string() && *libtorch != json::value(surroundings.libtorch)) {
-        warnings.push_back("this is libtorch " + surroundings.libtorch + ", but the checkpoint was made with " +
+    if (libtorch != nullptr && libtorch->is_string() && *libtorch != json::value(environment.libtorch)) {
+        warnings.push_back("this is libtorch " + environment.libtorch + ", but the checkpoint was made with " +
                            std::string(libtorch->get_string()) + kNotBitForBit);
     }
     return warnings;
@@ -339,43 +335,39 @@ std::vector<std::string> last_bits_warnings(const std::string& identity, const J
 
 namespace {
 
-/// `then`: what the checkpoint says of the teacher, or null; `spec`: the teacher's.
-Result<std::string> check_one_teacher(const json::value* then, const TeacherMark& now, const TeacherSpec* spec,
+/// `then`: the teacher in the checkpoint, or null; `spec`: the present teacher's.
+Result<std::string> check_one_teacher(const json::value* then, const TeacherMark& now, const TeacherSpec& spec,
                                       bool overwrite) {
     const auto* was = then != nullptr ? find(*then, "/fingerprint") : nullptr;
     if (was == nullptr || !was->is_string() || same_teacher(std::string(was->get_string()), now.fingerprint)) {
         return std::string();
     }
-    const bool local = spec != nullptr && !spec->model_dir.empty();
-    const std::string difference =
-        std::string(local ? "/teacher/model_dir" : "/teacher/endpoints") +
-        ": the teacher is not the one that the checkpoint was made with: it answers otherwise";
+    const std::string difference = std::string(!spec.model_dir.empty() ? "/teacher/model_dir" : "/teacher/endpoints") +
+                                   ": the teacher is not the one that the checkpoint was made with: its answers differ";
     const auto* deterministic = find(*then, "/deterministic");
     const bool was_certain = deterministic != nullptr && *deterministic == json::value(true);
     if (was_certain && now.deterministic && !overwrite) {
-        return invalid_input(difference + "; ask that one, or say \"overwrite\": true to go on with this one");
+        return invalid_input(difference + "; use that teacher, or set \"overwrite\": true to continue with this one");
     }
     return difference;
 }
 
 }  // namespace
 
-Result<std::string> check_teacher(const std::string& identity, const JobSpec& spec, const Surroundings& surroundings) {
+Result<std::string> check_teacher(const std::string& identity, const JobSpec& spec, const RunEnvironment& environment) {
     const auto then = read_identity(identity);
     if (!then) {
         return std::string();
     }
-    const TeacherMark only{surroundings.teacher, surroundings.teacher_deterministic};
-    Result<std::string> told =
-        check_one_teacher(find(*then, "/teacher"), only, spec.teacher ? &*spec.teacher : nullptr, spec.overwrite);
-    for (const auto& [name, mark] : surroundings.teachers) {
+    std::string told;
+    for (const auto& [name, mark] : environment.teachers) {
         const Result<std::string> of_one =
-            check_one_teacher(find(*then, "/teachers/" + name), mark, &spec.teachers.at(name), spec.overwrite);
+            check_one_teacher(find(*then, teacher_pointer(name)), mark, spec.teachers.at(name), spec.overwrite);
         if (!of_one) {
             return invalid_input(of_named_teacher(of_one.error().message, name));
         }
-        if (told && !of_one->empty()) {
-            *told += (told->empty() ? "" : "; ") + of_named_teacher(*of_one, name);
+        if (!of_one->empty()) {
+            told += (told.empty() ? "" : "; ") + of_named_teacher(*of_one, name);
         }
     }
     return told;
@@ -397,12 +389,9 @@ void adopt_decisions(const std::string& identity, JobSpec& spec) {
     if (spec.dataset.overflow == Overflow::automatic && spec.dataset.packing != Packing::joined) {
         spec.dataset.overflow = overflow_then(*then);
     }
-    if (spec.teacher && spec.teacher->targets == TargetsChoice::automatic) {
-        adopt_targets(*then, *spec.teacher);
-    }
     for (auto& [name, teacher] : spec.teachers) {
         if (teacher.targets == TargetsChoice::automatic) {
-            adopt_targets({{"spec", alone(then->at("spec"), "/teachers", name)}}, teacher);
+            adopt_targets(alone(then->at("spec"), name), teacher);
         }
     }
 }

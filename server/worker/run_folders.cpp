@@ -7,11 +7,11 @@
 #include <optional>
 #include <utility>
 
-#include "base/files.hpp"
-#include "base/open_file.hpp"
+#include "base/files/files.hpp"
+#include "base/files/open_file.hpp"
 #include "pipeline/graph/space_wait.hpp"
-#include "server/worker/disk_space.hpp"
 #include "server/worker/gives_up.hpp"
+#include "server/worker/machine/disk_space.hpp"
 
 namespace distilld {
 
@@ -19,11 +19,11 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr std::chrono::seconds kLockPatience = kOrphanPatience + std::chrono::seconds(30);
+constexpr std::chrono::seconds kLockTimeout = kOrphanTimeout + std::chrono::seconds(30);
 constexpr std::chrono::milliseconds kLockPoll{100};
 
-/// Makes the folder, and makes and removes a file in it: what cannot be written to is found before the training, not
-/// after it.
+/// Creates the folder, and creates and removes a file in it: a folder that cannot be written to must show before the
+/// training.
 Result<void> require_writable(const std::filesystem::path& folder) {
     if (Result<void> made = make_folders(folder); !made) {
         return made;
@@ -32,8 +32,8 @@ Result<void> require_writable(const std::filesystem::path& folder) {
     return probe ? Result<void>() : Result<void>(probe.error());
 }
 
-/// A full disk is waited out here as well. A file system that is read-only when the run begins is another folder's
-/// name, and one that becomes it later a fault that is waited out.
+/// Also waits while the disk is full. A file system that is read-only when the run begins means a wrong folder; one
+/// that becomes read-only later is a fault that is waited out.
 asio::awaitable<Result<void>> make_writable(std::filesystem::path folder, GraphExecutors executors, RunControl& control,
                                             EmitEvent emit) {
     SpaceWait space(executors.io, std::move(emit));
@@ -52,11 +52,11 @@ asio::awaitable<Result<void>> make_writable(std::filesystem::path folder, GraphE
     co_return Result<void>();
 }
 
-/// Two runs must not write checkpoints into one folder. One that is just ending (its service was killed, it saves its
-/// last step) is waited for.
+/// Two runs must not write checkpoints into one folder. Waits for a run that is just ending (its service was killed,
+/// and it saves its last step).
 asio::awaitable<Result<FolderLock>> lock(std::filesystem::path folder, asio::any_io_executor io, RunControl& control,
                                          EmitEvent emit) {
-    const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
+    const auto deadline = std::chrono::steady_clock::now() + kLockTimeout;
     asio::steady_timer pause(io);
     for (bool told = false;; told = true) {
         Result<std::optional<FolderLock>> taken = FolderLock::try_lock(folder);
@@ -73,7 +73,7 @@ asio::awaitable<Result<FolderLock>> lock(std::filesystem::path folder, asio::any
             co_return invalid_input("/output: another run uses " + folder.string());
         }
         if (!told) {
-            emit(LogEvent{"info", "waiting for another run to be done with " + folder.string()});
+            emit(LogEvent{"info", "waiting for another run to finish with " + folder.string()});
         }
         pause.expires_after(kLockPoll);
         co_await pause.async_wait(asio::use_awaitable);

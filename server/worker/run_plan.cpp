@@ -4,22 +4,22 @@
 #include <utility>
 #include <vector>
 
-#include "models/network/in_force.hpp"
+#include "models/network/effective_dtype.hpp"
 #include "pipeline/core/automatic_batch.hpp"
 #include "pipeline/core/lr_schedule.hpp"
 #include "server/worker/starting_point.hpp"
 
 namespace distilld {
 
-Surroundings surroundings_of(const PreparedRun& run) {
-    Surroundings around{models::libtorch_version(), run.teacher_info.fingerprint, run.teacher_info.deterministic};
-    around.rows_by_length = groups_rows_by_length(run);
-    around.planned_batch_size = run.planned_batch_size;
-    around.ends_epochs = ends_epochs(run);
-    for (const NamedTeacher& teacher : run.several) {
-        around.teachers[teacher.name] = {teacher.info.fingerprint, teacher.info.deterministic};
+RunEnvironment run_environment_of(const PreparedRun& run) {
+    RunEnvironment environment{models::libtorch_version()};
+    environment.rows_by_length = groups_rows_by_length(run);
+    environment.planned_batch_size = run.planned_batch_size;
+    environment.ends_epochs = ends_epochs(run);
+    for (const ConnectedTeacher& teacher : run.teachers) {
+        environment.teachers[teacher.name] = {teacher.info.fingerprint, teacher.info.deterministic};
     }
-    return around;
+    return environment;
 }
 
 bool groups_rows_by_length(const PreparedRun& run) {
@@ -49,7 +49,7 @@ BatchPlan batch_plan(const PreparedRun& run) {
 }
 
 std::string identity_of(const PreparedRun& run) {
-    return make_run_identity(run.spec, run.dataset->hash(), api::spec_table(), surroundings_of(run));
+    return make_run_identity(run.spec, run.dataset->hash(), api::spec_table(), run_environment_of(run));
 }
 
 Result<void> settle_steps(PreparedRun& run, const EmitEvent& emit) {

@@ -6,29 +6,28 @@
 #include "server/worker/preparation.hpp"
 #include "server/worker/resume_identity.hpp"
 
-/// What a prepared run comes to: its identity, and which rows it goes through.
+/// What follows from a prepared run: its identity, and the rows that it uses.
 namespace distilld {
 
-/// What it depends on beside its spec and its data.
-[[nodiscard]] Surroundings surroundings_of(const PreparedRun& run);
+/// What the run depends on besides its spec and its data.
+[[nodiscard]] RunEnvironment run_environment_of(const PreparedRun& run);
 
-/// What its checkpoints and its export say of the run.
+/// The run's identity in its checkpoints and its export.
 [[nodiscard]] std::string identity_of(const PreparedRun& run);
 
-/// Rows of like lengths share its micro-batches: of documents that have a row each, and no order that is to be kept. A
-/// run that an earlier version began goes on in the order that it had.
+/// Whether rows of similar length share micro-batches: if each document has its own row and the order is free. A run
+/// that an earlier version began keeps its order.
 [[nodiscard]] bool groups_rows_by_length(const PreparedRun& run);
 
-/// Its steps end with an epoch, so that each has every row once: its length is one in epochs. A run that an earlier
-/// version began goes on with steps that run on from one epoch into the next.
+/// Whether steps end with an epoch, so that each epoch has every row once: if the run's length is given in epochs. A
+/// run that an earlier version began keeps steps that cross epochs.
 [[nodiscard]] bool ends_epochs(const PreparedRun& run);
 
-/// Which rows its micro-batches have.
+/// The rows of its micro-batches.
 [[nodiscard]] BatchPlan batch_plan(const PreparedRun& run);
 
-/// Fills in the steps of the run and says what they are. A run that would learn nothing is an error that names the
-/// field (one that goes on keeps the learning rates that it has), and so is one that is shorter than what it goes on
-/// from.
+/// Computes and reports the number of steps. An error that names the field if the run would learn nothing (a resumed
+/// run keeps its learning rates), or if it is shorter than what it resumes from.
 [[nodiscard]] Result<void> settle_steps(PreparedRun& run, const EmitEvent& emit);
 
 }  // namespace distilld

@@ -5,8 +5,8 @@
 
 namespace distilld {
 
-/// Opens the sinks that the run's spec asks for, into `run.sinks`. `ordered`: the run was interrupted and goes on.
-/// Blocks on files. Errors name the spec field. Warnings of the sinks are emitted from threads of theirs.
+/// Opens the sinks of the run's spec into `run.sinks`. `ordered`: the run was interrupted and is resumed. Blocks on
+/// files. Errors name the spec field. Sinks emit warnings from their own threads.
 Result<void> open_run_sinks(PreparedRun& run, bool ordered, const EmitEvent& emit);
 
 }  // namespace distilld

@@ -11,21 +11,21 @@ namespace distilld {
 namespace {
 
 constexpr const char* kWayOut =
-    ". Nothing was changed: name another /output or /checkpoint/dir, or say \"overwrite\": true to begin at step 0 and "
+    ". Nothing was changed: name another /output or /checkpoint/dir, or set \"overwrite\": true to begin at step 0 and "
     "replace what is there";
 
 Error refusal(const std::filesystem::path& folder, const std::string& why) {
     return invalid_input(folder.string() + ": " + why + kWayOut);
 }
 
-/// Whether the run that wrote `identity` is the one that `spec` describes; then `spec` has what that decided.
+/// Whether the run that wrote `identity` is the one in `spec`; if so, fills its decisions into `spec`.
 Result<void> same_run(const std::string& identity, JobSpec& spec, const std::string& dataset_hash, bool ordered) {
     JobSpec adopted = spec;
     adopt_decisions(identity, adopted);
     if (Result<void> same = check_run_identity(identity, adopted, dataset_hash); !same) {
         return same;
     }
-    // A run that may overwrite may have been stopped before it had.
+    // A run that may overwrite may have stopped before it did.
     if (!ordered || spec.overwrite) {
         if (Result<void> same = check_first_weights(identity, adopted); !same) {
             return same;
@@ -35,7 +35,7 @@ Result<void> same_run(const std::string& identity, JobSpec& spec, const std::str
     return {};
 }
 
-/// Whether the run may go on from a checkpoint that has a manifest; `spec` has then what that decided.
+/// Whether the run may resume from a checkpoint with a manifest; if so, fills its decisions into `spec`.
 Result<void> may_go_on(const models::CheckpointEntry& entry, JobSpec& spec, const std::string& dataset_hash,
                        bool ordered) {
     if (ordered || spec.resume) {
@@ -84,7 +84,7 @@ Result<StartingPoint> find_starting_point(const models::CheckpointStore& store, 
     start.damaged = newest->damaged;
     for (const models::CheckpointEntry& entry : *entries) {
         if (!entry.run) {
-            continue;  // not ours, or damaged: the warning names it
+            continue;  // not ours, or damaged: a warning names it
         }
         if (newest->folder && entry.folder != *newest->folder) {
             continue;
@@ -123,8 +123,8 @@ Result<void> set_damaged_aside(models::CheckpointStore store, const std::vector<
         return aside.error();
     }
     for (const std::filesystem::path& folder : *aside) {
-        emit(LogEvent{"warn", "a damaged checkpoint was set aside as " + folder.string() +
-                                  "; remove it when nothing in it is wanted"});
+        emit(LogEvent{
+            "warn", "a damaged checkpoint was set aside as " + folder.string() + "; remove it if you do not need it"});
     }
     return {};
 }

@@ -9,8 +9,8 @@ namespace distilld {
 StoreManifest wanted_manifest(const TeacherSpec& spec, const StoredData& data, const TeacherInfo& info) {
     StoreManifest manifest;
     const StoreFormat exact = info.top_k != 0 ? StoreFormat::topk : StoreFormat::full;
-    manifest.format = value_of(kStoreFormatNames, spec.store_format).value_or(exact);
-    manifest.values = value_of(kStoreValuesNames, spec.store_values).value_or(StoreValues::f16);
+    manifest.format = enum_from_string<StoreFormat>(spec.store_format).value_or(exact);
+    manifest.values = enum_from_string<StoreValues>(spec.store_values).value_or(StoreValues::f16);
     manifest.k = spec.top_k != 0 ? spec.top_k : kDefaultStoredEntries;
     manifest.p = spec.store_p;
     manifest.samples = spec.store_samples;
@@ -43,7 +43,7 @@ StoreWish wish_of(const TeacherSpec& spec, const StoredData& data) {
 }
 
 Result<void> check_stored_format(const StoreManifest& stored, const TeacherSpec& spec) {
-    const auto format = value_of(kStoreFormatNames, spec.store_format);
+    const auto format = enum_from_string<StoreFormat>(spec.store_format);
     if (format && *format != stored.format) {
         return invalid_input("/teacher/store_format: is " + spec.store_format + ", but the store in " + spec.store +
                              " is " + to_string(stored.format));

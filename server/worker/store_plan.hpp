@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "api/job_spec.hpp"
 #include "base/error.hpp"
-#include "pipeline/core/job_spec.hpp"
 #include "pipeline/core/tokenizer_signs.hpp"
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/store/manifest.hpp"
@@ -14,30 +14,30 @@
 
 namespace distilld {
 
-/// What a run has answers stored for.
+/// The data that a run stores answers for.
 struct StoredData {
-    const Dataset* dataset = nullptr;  ///< which is trained on; answers are to what it is asked_about()
+    const Dataset* dataset = nullptr;  ///< the training data; answers are to what it is asked_about()
     std::uint32_t sequence_length = 0;
-    std::string tokenizer_hash;    ///< of what read its text; empty: it has none
+    std::string tokenizer_hash;    ///< of the tokenizer that read the text; empty: no text
     std::uint32_t vocabulary = 0;  ///< of the student
-    bool whole_documents = false;  ///< a row is one, or several kept apart
-    TokenizerSigns tokenizer{};    ///< of the student; without a name: it has none
+    bool whole_documents = false;  ///< a row is one document, or several kept apart
+    TokenizerSigns tokenizer{};    ///< of the student's tokenizer; no name: it has none
 };
 
-/// Entries of a position that are kept of a teacher that sends logits, where the spec names no top_k.
+/// Entries stored per position for a teacher that sends logits, if the spec does not set top_k.
 inline constexpr std::uint32_t kDefaultStoredEntries = 64;
 
-/// The store that the spec describes, of the teacher that the probe has found.
+/// The store that the spec describes, for the teacher that was probed.
 [[nodiscard]] StoreManifest wanted_manifest(const TeacherSpec& spec, const StoredData& data, const TeacherInfo& info);
 
-/// A writer that has stored nothing for so long is taken for dead by those that write the store with it: longer than
-/// any answer may take.
+/// A writer that has stored nothing for this long is assumed dead by the other writers of the store. Longer than any
+/// answer may take.
 [[nodiscard]] std::chrono::nanoseconds lease_expiry(const TeacherSpec& spec);
 
-/// What a student that trains on the store has to find in it.
+/// What a student that trains on the store must find in it.
 [[nodiscard]] StoreWish wish_of(const TeacherSpec& spec, const StoredData& data);
 
-/// Whether what the spec says of the format holds for a store that is there; the error names the field.
+/// Whether an existing store has the format of the spec; the error names the field.
 [[nodiscard]] Result<void> check_stored_format(const StoreManifest& stored, const TeacherSpec& spec);
 
 }  // namespace distilld

@@ -13,7 +13,7 @@ struct Prompt {
     std::vector<std::int32_t> ids;
 };
 
-/// SplitMix64 (Steele et al. 2014), so that neighbouring steps draw unlike numbers.
+/// SplitMix64 (Steele et al. 2014), so that neighbouring steps draw different numbers.
 std::uint64_t mixed(std::uint64_t number) {
     number += 0x9E3779B97F4A7C15ULL;
     number = (number ^ (number >> 30U)) * 0xBF58476D1CE4E5B9ULL;
@@ -30,12 +30,12 @@ Result<TextSamples> make_text_samples(const JobSpec& spec, const std::shared_ptr
         return TextSamples();
     }
     if (!tokenizer) {
-        return invalid_input("/eval/sample_prompts: there is no tokenizer to read them by: " + refusal);
+        return invalid_input("/eval/sample_prompts: there is no tokenizer to read them with: " + refusal);
     }
     std::vector<Prompt> prompts;
     for (const std::string& text : eval.sample_prompts) {
         Prompt prompt{text, tokenizer->encode(text)};
-        // Some put the end of a text behind it, from which nobody goes on.
+        // Some tokenizers append an end of text, after which nothing can follow.
         if (prompt.ids.size() > 1 && prompt.ids.back() == tokenizer->end_of_text()) {
             prompt.ids.pop_back();
         }

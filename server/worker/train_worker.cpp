@@ -14,7 +14,7 @@
 
 #include "api/job_spec_json.hpp"
 #include "base/cores.hpp"
-#include "base/open_file.hpp"
+#include "base/files/open_file.hpp"
 #include "models/serving/local_engine.hpp"
 #include "models/training/out_of_memory.hpp"
 #include "pipeline/async/run_on.hpp"
@@ -24,11 +24,11 @@
 #include "server/support/exit_codes.hpp"
 #include "server/support/log.hpp"
 #include "server/worker/composition.hpp"
-#include "server/worker/compute_threads.hpp"
 #include "server/worker/generate_run.hpp"
+#include "server/worker/machine/compute_threads.hpp"
+#include "server/worker/machine/worker_threads.hpp"
 #include "server/worker/orders.hpp"
 #include "server/worker/preparation.hpp"
-#include "server/worker/worker_threads.hpp"
 
 namespace distilld {
 
@@ -36,7 +36,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr std::chrono::seconds kFlushPatience{5};
+constexpr std::chrono::seconds kFlushTimeout{5};
 
 WorkerEvent failed(const Error& error) {
     return FailedEvent{to_string(error.kind), error.message};
@@ -85,7 +85,7 @@ class TrainWorker {
         channel_ = std::move(*channel);
         TaskGroup followers(threads_.io.get_executor());
         static_cast<void>(followers.spawn(follow_signals(signals_, control_)));
-        // Nobody is left to be told a last event when the parent is gone.
+        // When the parent is gone, nobody gets the last event.
         const std::optional<WorkerEvent> last = co_await run_job(followers);
         if (last) {
             const WorkerEvent told = co_await finish_sinks(*last);
@@ -93,7 +93,7 @@ class TrainWorker {
         }
         followers.cancel();
         co_await followers.join();
-        co_await channel_->flush(kFlushPatience);
+        co_await channel_->flush(kFlushTimeout);
         channel_->close();
         threads_.join();
         co_return last ? exit_code_of(*last) : kFailed;
@@ -124,7 +124,7 @@ class TrainWorker {
             TrainingSpec& training = run_.spec.training;
             training.threads = set_compute_threads(training.threads);
             threads_.start_decoding(decode_threads_for(training.decode_threads, core_count()));
-            // Orders are followed beside the work.
+            // Follows orders beside the work.
             static_cast<void>(followers.spawn(obey()));
             if (run_.spec.kind == JobKind::generate) {
                 co_return co_await generate(start->trace_file);
@@ -142,13 +142,13 @@ class TrainWorker {
         }
     }
 
-    /// Follows the service until it is gone. Then the kernel's own timer sees to it that we go as well, even if a
-    /// thread hangs: the next run of the job waits for our folders.
+    /// Follows the service until it is gone. Then the kernel's timer ends us even if a thread hangs, because the job's
+    /// next run waits for our folders.
     asio::awaitable<void> obey() {
         co_await follow_orders(*channel_, control_);
-        log::warn("worker", "the service is gone; the last step is saved, within " +
-                                std::to_string(kOrphanPatience.count()) + " s");
-        ::alarm(static_cast<unsigned>(kOrphanPatience.count()));
+        log::warn("worker",
+                  "the service is gone; saving the last step, within " + std::to_string(kOrphanTimeout.count()) + " s");
+        ::alarm(static_cast<unsigned>(kOrphanTimeout.count()));
     }
 
     asio::awaitable<WorkerEvent> prepare_and_train(WorkerStart start) {
@@ -179,7 +179,7 @@ class TrainWorker {
         co_return std::move(*last);
     }
 
-    /// The sinks have the end of the run before the service does: nothing, a warning of theirs either, follows that.
+    /// The sinks get the end of the run before the service does: nothing follows it, not even a warning of theirs.
     asio::awaitable<WorkerEvent> finish_sinks(WorkerEvent last) {
         if (!run_.sinks) {
             co_return last;
@@ -220,7 +220,7 @@ class TrainWorker {
 }  // namespace
 
 int run_train_worker() {
-    // When the service dies, so does the reader of what we log; the last step is to be saved all the same.
+    // If the service dies, the reader of our log dies too; the last step must still be saved.
     std::signal(SIGPIPE, SIG_IGN);
     return TrainWorker().run();
 }

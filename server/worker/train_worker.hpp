@@ -2,8 +2,8 @@
 
 namespace distilld {
 
-/// `distilld-worker train`: one training job, told over the socket at kWorkerProtocolFd. Returns the exit code: 0 done,
-/// 1 failed, 130 stopped on request after a checkpoint.
+/// `distilld-worker train`: one training job, received over the socket at kWorkerProtocolFd. Returns the exit code: 0
+/// done, 1 failed, 130 stopped on request after a checkpoint.
 int run_train_worker();
 
 }  // namespace distilld

@@ -7,7 +7,7 @@
 #include "base/cores.hpp"
 #include "base/sha256.hpp"
 #include "distilld_version.hpp"
-#include "pipeline/core/overflow_in_force.hpp"
+#include "pipeline/core/effective_overflow.hpp"
 #include "pipeline/data/data_files.hpp"
 #include "pipeline/data/packed_dataset.hpp"
 #include "pipeline/data/reading_report.hpp"
@@ -23,7 +23,7 @@ DatasetOptions options_of(const DataReading& reading, const std::string& pointer
     DatasetOptions options;
     options.sequence_length = spec.sequence_length;
     options.packing = spec.packing == Packing::joined;
-    options.overflow = overflow_in_force(spec);
+    options.overflow = effective_overflow(spec);
     options.vocabulary_size = reading.vocabulary_size;
     options.no_tokenizer_reason = reading.choice.refusal;
     options.completion_only_loss = spec.completion_only_loss;
@@ -42,7 +42,7 @@ Error behind(const std::string& pointer, const Error& error) {
     return Error{error.kind, pointer + ": " + error.message};
 }
 
-/// How much of what was read the rows have, where that is not nearly all.
+/// Reports which part of the input the rows have, unless it is nearly all.
 void tell_of_loss(const Dataset& rows, const DataReading& reading, const std::string& pointer) {
     constexpr double kNearlyAll = 0.9;
     const auto used = static_cast<double>(rows.token_count());
@@ -55,7 +55,7 @@ void tell_of_loss(const Dataset& rows, const DataReading& reading, const std::st
     std::string text = pointer + ": " + std::to_string(rows.token_count()) + " of " +
                        std::to_string(rows.tokens_read()) + " tokens are used (" +
                        percent.substr(0, percent.find('.') + 2) + "%)";
-    if (spec.packing != Packing::joined && overflow_in_force(spec) == Overflow::truncate) {
+    if (spec.packing != Packing::joined && effective_overflow(spec) == Overflow::truncate) {
         text += ": documents are cut after " + std::to_string(spec.sequence_length + std::uint64_t{1}) +
                 " tokens; raise /dataset/sequence_length, or set /dataset/overflow to \"split\"";
     } else {
@@ -160,7 +160,7 @@ TokenizerSigns tokenizer_signs(const Dataset& dataset, const TokenizerChoice& ch
             signs.ids = choice.tokenizer->encode(kTokenizerText);
             signs.frame = choice.tokenizer->encode("").size();
         } catch (const ErrorException&) {
-            signs.ids.clear();  // its rules make too much of the text
+            signs.ids.clear();  // its rules make the text too long
         }
     }
     return signs;

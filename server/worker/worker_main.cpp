@@ -1,11 +1,10 @@
-// distilld-worker: the data plane. Links libtorch; started by distilld, seldom by hand.
+// distilld-worker: the data plane. Links libtorch; distilld starts it, people seldom do.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
 
 #include "distilld_version.hpp"
 #include "server/support/exit_codes.hpp"
-#include "server/support/help_formatter.hpp"
 #include "server/support/man_page.hpp"
 #include "server/teacher/teacher_options.hpp"
 #include "server/teacher/teacher_server.hpp"
@@ -17,7 +16,7 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", std::string("distilld-worker ") + distilld::kVersion);
     app.require_subcommand(1);
     app.footer(distilld::kExitCodesHelp);
-    app.add_subcommand("train", "Run one job (train, generate), told over file descriptor 3 by distilld");
+    app.add_subcommand("train", "Run one job (train, generate); distilld sends it over file descriptor 3");
     distilld::TeacherOptions teacher;
     distilld::add_teacher_options(*app.add_subcommand("teacher", "Serve a model folder as a teacher endpoint"),
                                   teacher);

@@ -8,9 +8,53 @@ from support import jobs
 from support.processes import Programs
 from support.rest import Rest
 
+# distilld sets this for its workers. Without it the threads of transformers and of the probes burn the cores while they
+# wait for each other (docs/decisions/0004). Set before anybody imports torch, which reads it once.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "timing: asserts wall time, so it runs before all others and alone")
+
+
+# These take longest (a minute or more of waiting or of computing), so they are begun first: scripts/test.sh gives each
+# process of pytest whole files, and none is to compute alone at the end.
+LONGEST = (
+    "test_determinism.py",
+    "test_resume_table.py",
+    "test_network_parity.py",
+    "test_out_of_memory.py",
+    "test_quickstart.py",
+    "test_docs.py",
+    "test_page.py",
+    "test_bench.py",
+    "test_first_hour.py",
+    "test_schemathesis.py",
+    "test_generate.py",
+    "test_crash_points.py",
+    "test_dry_run.py",
+    "test_grafana.py",
+    "test_checkpoints.py",
+    "test_training_choices.py",
+    "test_slots.py",
+    "test_evaluation.py",
+    "test_generate_nodes.py",
+    "test_lora.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
+
+
+@pytest.fixture(autouse=True)
+def cpu_seconds(record_property):
+    """CPU-seconds of the test and of the programs that ended during it, for build/test-results/phases.json."""
+    before = os.times()
+    yield
+    after = os.times()
+    record_property("cpu_seconds", round(sum(after[:4]) - sum(before[:4]), 1))
 
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -88,7 +88,7 @@ def test_the_command_line_unpacks(finished, distilld, tmp_path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["mine"], "no draft stays"
     assert said.startswith(f"{tmp_path}/new/mine: {len(jobs.left_for_others(folder))} files, ")
     again = distilld.run("jobs", "download", job["id"], "--to", tmp_path / "new" / "mine", *server, code=2)
-    assert "it is there and not an empty folder" in again.err
+    assert "it exists and is not an empty folder" in again.err
 
     (tmp_path / "here").mkdir()
     distilld.run("jobs", "download", job["id"], *server, cwd=tmp_path / "here")

@@ -37,7 +37,7 @@ BAD_SPECS = {
     "parallel as text": ({"/training/parallel": "yes"}, ["/training/parallel"]),
     "a dtype that is not known": ({"/student/dtype": "fp8"}, ["/student/dtype"]),
     "pretrained without a folder": ({"/student": {"dtype": "fp32"}}, ["/student/model"]),
-    "a config that is no object": ({"/student/config": []}, ["/student/config"]),
+    "a config that is not an object": ({"/student/config": []}, ["/student/config"]),
     "no endpoints": ({"/teacher/endpoints": []}, ["/teacher/endpoints"]),
     "an endpoint that is no URL": ({"/teacher/endpoints": ["localhost:8000"]}, ["/teacher/endpoints/0"]),
     "a scheme that is not spoken": ({"/teacher/endpoints": ["ftp://127.0.0.1"]}, ["/teacher/endpoints/0"]),
@@ -238,7 +238,7 @@ TEXT = b'{"text": "a good line"}\n'
 
 # name: (content of the file, what the error must say after the file's name)
 BAD_DATA = {
-    "an empty file": (b"", ["is empty: give it at least one document"]),
+    "an empty file": (b"", ["is empty: write at least one document"]),
     "not JSON in line 3": (TEXT * 2 + b"oops\n" + TEXT, [":3: "]),
     "a list in line 2": (TEXT + b"[1]\n", [":2: ", "object"]),
     "neither text nor ids": (TEXT + b'{"words": "x"}\n', [":2: ", "input_ids"]),

@@ -5,7 +5,7 @@ import torch
 from chaos_proxy import HTML, ChaosProxy, Script
 from support import jobs
 from support.processes import Programs
-from support.rest import Rest, free_port
+from support.rest import Rest, closed_port
 from transformers import LlamaConfig, LlamaForCausalLM
 
 
@@ -47,7 +47,7 @@ def bad_teachers(distilld_session, teacher, tmp_path_factory):
     seed = {"/teacher/protocol": "seed", "/teacher/top_k": 0}
     after_probe = 2 + 9  # two steps and the first micro-batch of a third
     yield {
-        "refuses connections": (f"http://127.0.0.1:{free_port()}", few, ["refused"]),
+        "refuses connections": (f"http://127.0.0.1:{closed_port()}", few, ["refused"]),
         "never answers": (proxy(hold_after=0), few, ["no answer within 1 s"]),
         "answers 500": (proxy(ERROR_500), few, ["HTTP 500", "headache"]),
         "answers 500 to the seed protocol": (proxy(ERROR_500), {**few, **seed}, ["HTTP 500", "headache"]),

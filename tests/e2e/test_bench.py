@@ -276,6 +276,7 @@ TRAIN_FIELDS = {
     *("command", "student_parameters", "dtype", "threads", "batch_size", "sequence_length", "top_k"),
     *("tokens_per_second", "tokens_per_second_slowest", "tokens_per_second_fastest"),
     *("milliseconds_per_micro_batch", "gigaflops_per_second_of_gemm", "share_of_gemm_rate", "peak_resident_mb"),
+    *("gigaflops_per_second_of_products", "share_of_product_rate"),
 }
 
 
@@ -296,7 +297,21 @@ def test_train_says_what_a_student_makes_of_targets_at_hand(programs, dtype, top
     # Forward, loss and backward of 4 times 32 positions are a part of what the rounds took.
     assert 0 < report["milliseconds_per_micro_batch"] < 4 * 32 / slowest * 1e3
     assert report["share_of_gemm_rate"] > 0 and report["gigaflops_per_second_of_gemm"] > 0
+    assert report["share_of_product_rate"] > 0 and report["gigaflops_per_second_of_products"] > 0
     assert report["peak_resident_mb"] > 4 * report["student_parameters"] / 1e6
+
+
+def test_train_tells_what_each_operation_takes(programs):
+    config = jobs.llama_config(64)
+    shape = ["--batch-size", 2, "--sequence-length", 32, "--micro-batches", 2, "--steps", 1, "--threads", 1]
+    report = bench(programs, "train", "--student", json.dumps(config), *shape, "--repeat", 1, "--by-op")
+    assert report.keys() == TRAIN_FIELDS | {"operations"}
+    rows = {row["operation"]: row for row in report["operations"]}
+    assert sum(row["share"] for row in rows.values()) == pytest.approx(1, abs=1e-6)
+    # A layer multiplies with seven matrices, and all of it with the head: forward, and back for both factors.
+    assert rows["aten::mm"]["calls"] >= 3 * (7 * config["num_hidden_layers"] + 1) - 1
+    assert rows["aten::mm"]["megabytes"] > 0
+    assert rows["aten::t"]["megabytes"] == 0, "a view moves nothing"
 
 
 def test_train_names_what_it_cannot_train(programs, tmp_path):
@@ -331,12 +346,12 @@ def test_tokenize_says_how_fast_text_becomes_ids(programs, tmp_path):
 
 
 def test_the_comparison_with_transformers_prints_a_table_and_one_object(programs):
-    """The smallest shape in two of the ways, one round: forms, not figures."""
+    """The smallest shape in two of the ways, one round of one step: forms, not figures."""
     ways = ["distilld fp32", "HF fp32"]
     script = pathlib.Path(__file__).parents[2] / "bench" / "compare_hf.py"
-    arguments = ["--bench", programs / "distilld-bench", "--shape", "0.9M", "--rounds", "1", "--threads", "1"]
+    arguments = ["--bench", programs / "distilld-bench", "--shape", "0.9M", "--rounds", "1", "--steps", "1"]
     done = subprocess.run(
-        [sys.executable, script, *arguments, "--top-k", "4", "--ways", *ways],
+        [sys.executable, script, *arguments, "--threads", "1", "--top-k", "4", "--ways", *ways],
         capture_output=True,
         text=True,
         timeout=4 * SECONDS,
@@ -352,7 +367,8 @@ def test_the_comparison_with_transformers_prints_a_table_and_one_object(programs
     assert rates.keys() == set(ways)
     assert table[2] == f"| 0.9M | {rates[ways[0]]:,.0f} | {rates[ways[1]]:,.0f} |"
     assert shape["ratio"] == {"distilld fp32": pytest.approx(rates[ways[0]] / rates[ways[1]], abs=1e-3)}
-    assert shape["share_of_gemm_rate"].keys() == {"distilld fp32"}, "transformers does not measure it"
+    for share in ("share_of_gemm_rate", "share_of_product_rate"):
+        assert shape[share].keys() == {"distilld fp32"}, "transformers does not measure it"
 
 
 def test_loss_refuses_more_entries_than_tokens(programs):

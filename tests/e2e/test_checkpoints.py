@@ -13,7 +13,7 @@ from chaos_proxy import ChaosProxy
 from support import jobs
 from support.moments import alive, kill
 from support.processes import wait_until
-from support.rest import Rest, free_port
+from support.rest import Rest, closed_port
 from support.small_disk import fill, small_disk_at
 
 STEPS = 12
@@ -82,7 +82,7 @@ def test_a_finished_run_that_is_run_again_says_the_same(distilld, teacher, text_
     first = run_report(distilld, spec, tmp_path)
     assert first["last"]["step"] == 4 and first["last"]["loss"] > 0
     # Nothing is left to be asked, so nobody has to be there.
-    spec["teacher"]["endpoints"] = [f"http://127.0.0.1:{free_port()}"]
+    spec["teacher"]["endpoints"] = [f"http://127.0.0.1:{closed_port()}"]
     for flags in ([], ["--resume"]):
         again = run_report(distilld, spec, tmp_path, *flags)
         figures = ("step", "total_steps", "loss", "kd_loss", "ce_loss", "grad_norm", "learning_rate", "tokens")
@@ -187,7 +187,7 @@ def test_a_model_of_another_is_not_overwritten_in_silence(distilld, spec, tmp_pa
 
 
 def test_a_cancel_in_the_last_evaluation_leaves_a_checkpoint_that_is_only_evaluated(distilld, spec, tmp_path):
-    spec["dataset"]["eval"] = str(jobs.write_text_data(tmp_path / "eval.jsonl", 20000))
+    spec["dataset"]["eval"] = str(jobs.write_text_data(tmp_path / "eval.jsonl", 4000))
     spec["training"]["batch_size"] = 1
     file = jobs.write_spec(tmp_path / "spec.json", spec)
     process = distilld.start("run", file)
@@ -242,4 +242,4 @@ def test_a_cancel_does_not_wait_for_space(distilld, spec, small_disk, tmp_path):
     process.wait_for_line(r"waiting: .*no space on the disk")
     process.send(signal.SIGINT)
     process.expect(130)
-    assert "was given up" in process.out
+    assert "was abandoned" in process.out

@@ -154,7 +154,7 @@ def test_f11_a_regex_that_tries_for_ever_is_given_up(service, folder, teacher_fo
     assert "train.jsonl:1: a regular expression" in job["status_reason"]["message"]
     spec = jobs.changed(spec, {"/training/max_steps": None, "/training/epochs": 1})
     answer = rest.post("/v1/jobs?dry_run=true", spec)
-    assert answer.status == 400 and "takes too many steps" in answer.json["detail"], answer.text
+    assert answer.status == 400 and "needs too many steps" in answer.json["detail"], answer.text
 
 
 def test_f11_keys_as_a_pipe_hold_nobody(distilld, tmp_path):

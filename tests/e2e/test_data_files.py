@@ -29,7 +29,7 @@ def test_what_is_wrong_with_files_is_said_with_their_place(distilld, tmp_path):
     cut.write_bytes(gzip.compress(good.read_bytes())[:-5])
     spec = jobs.changed(jobs.base_spec(good, tmp_path / "out", steps=1), {"/dataset/train": [str(good), str(cut)]})
     refused = distilld.run("run", jobs.write_spec(tmp_path / "spec.json", spec), code=1)
-    assert f"/dataset/train: {cut}: is cut off: its gzip data have no end" in refused.out + refused.err
+    assert f"/dataset/train: {cut}: is cut off: the gzip data have no end" in refused.out + refused.err
 
 
 def test_files_that_are_not_there_are_refused_at_once(distilld, tmp_path):

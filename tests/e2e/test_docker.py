@@ -297,7 +297,7 @@ def test_a_teacher_from_elsewhere_and_keys(documented):
         "docker compose -f docker/compose.yaml up --detach",
         until(0),
     )
-    assert "is a model already, and taken as it is" in printed
+    assert "is a model already and is used" in printed
     assert re.search(r"state +succeeded", printed)
     assert (documented.folder / "demo-student" / "model.safetensors").is_file()
     models = documented.folder / "stand-in" / "volumes" / "distilld_models"

@@ -186,7 +186,7 @@ def test_answers_about_other_rows_are_not_taken_for_them(runs, teacher, teacher_
     runs.run("run", teacher.url)
     changes = {"/training/max_steps": STEPS + 2, "/dataset/eval": str(data / "other.jsonl")}
     report, told, log = runs.run("run", teacher.url, changes, flags=["--resume"])
-    assert "answers about held-out rows are asked for anew" in log
+    assert "answers about held-out rows are requested again" in log
     of_teacher = lambda _: (teacher.url, teacher_folder)  # noqa: E731
     check(told[-1], oracle(report["output"], data / "other.jsonl", of_teacher, "topk"))
 

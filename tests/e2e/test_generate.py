@@ -10,7 +10,7 @@ from chaos_proxy import ChaosProxy, Script
 from support import jobs
 from support.moments import kill
 from support.processes import wait_until
-from support.rest import Rest, free_port
+from support.rest import Rest, closed_port
 
 STEPS = 12  # of 8 rows: more than two epochs of the data
 ROWS_OF_A_STEP = 8
@@ -80,7 +80,7 @@ def generate(distilld, tmp_path):
 
 
 def dead_url():
-    return f"http://127.0.0.1:{free_port()}"
+    return f"http://127.0.0.1:{closed_port()}"
 
 
 class Ways:
@@ -249,7 +249,7 @@ def test_what_does_not_fit_is_named(distilld, teacher, data, generate, tmp_path)
     assert "/teacher/store: the store's sequence length is 24, not 12 as /dataset/sequence_length has it" in length
     assert "/teacher/store: the store's" in refusal("data", {"/dataset/train": str(other)})
     entries = refusal("entries", {"/teacher/top_k": 8})
-    assert "/teacher/store: the store's number of entries a token is 16, not 8 as /teacher/top_k has it" in entries
+    assert "/teacher/store: the store's number of entries per token is 16, not 8 as /teacher/top_k has it" in entries
     nothing = refusal("nothing", {"/teacher/store": str(tmp_path / "nothing-there")})
     assert "/teacher/store: there is no store in" in nothing and "/teacher/patience_secs is over" in nothing
     _, again = generate.run(generate_spec(data, teacher.url), store, "--format", "packed", code=1)
@@ -278,9 +278,9 @@ def test_what_a_job_has_left_of_a_store_is_read_and_the_rest_named(distilld, tea
     assert f"unsealed: {unsealed} whole rows in" in text and f"incomplete: 0 shards, 0 whole rows of {rows}" in text
     again, out = run("again", {"store": str(store)}, 2)
     assert again == filled
-    assert f"by way of the store, which has {unsealed} of {rows} rows" in out
+    assert f"through the store, which has {unsealed} of {rows} rows" in out
     error, out = run("longer", {"store": str(store), "patience_secs": 3}, STEPS, code=1)
-    assert f"nobody writes this store; {unsealed} of {rows} rows are there" in error
+    assert f"no process writes this store; {unsealed} of {rows} rows are there" in error
     assert f"run distilld generate SPEC --store {store} for the other {rows - unsealed}" in out
     assert out.count("waiting: ") == 1
     held = sorted(teacher_folder.iterdir())
@@ -330,7 +330,7 @@ def test_a_damaged_row_is_asked_for_again_or_named(distilld, teacher, data, gene
     for cache in ("readwrite", "read"):
         mended, told = weights(cache, {"/teacher/store": str(store), "/teacher/cache": cache})
         assert mended["weights_sha256"] == live["weights_sha256"]
-        assert told.count("the teacher is asked in its place\n") == 1 and shard.name in told, told
+        assert told.count("asking the teacher instead\n") == 1 and shard.name in told, told
         assert 0 < mended["last"]["fetch"]["bytes_received"] < live["last"]["fetch"]["bytes_received"]
     dead = jobs.changed(spec, {"/teacher/store": str(store), "/teacher/endpoints": [dead_url()], "/teacher/top_k": 16})
     dead = jobs.changed(dead, {"/teacher/patience_secs": 1, "/output": str(tmp_path / "dead")})

@@ -29,9 +29,9 @@ class Nodes:
         self.folder = folder
         self.nodes = []
 
-    def start(self, store):
+    def start(self, store, delay_ms=60):
         """A node with a teacher of its own."""
-        teacher = self.distilld.teacher(self.teacher_folder, "--dtype", "fp32", "--delay-ms", "60")
+        teacher = self.distilld.teacher(self.teacher_folder, "--dtype", "fp32", "--delay-ms", str(delay_ms))
         spec = {
             "teacher": {"endpoints": [teacher.url], "top_k": 16, "max_concurrent": 2},
             "student": {"config": {"vocab_size": 257}},
@@ -98,7 +98,8 @@ def test_three_nodes_and_one_that_dies(distilld, nodes, data, tmp_path):
     spec["teacher"] = {"top_k": 16, "store": str(store)}
     spec["dataset"] |= {"sequence_length": 4, "packing": False, "shuffle": "blocks", "shuffle_block_rows": SHARD_ROWS}
     student = distilld.start("run", jobs.write_spec(tmp_path / "student.json", spec))
-    three = [nodes.start(store) for _ in range(3)]
+    # Slow enough that the first has not written everything by the time the third begins, however loaded the machine is.
+    three = [nodes.start(store, delay_ms=300) for _ in range(3)]
     wait_until(lambda: busy_writers(store) == 3, "each to have written a shard")
     victim = three.pop(random.Random(11).randrange(3))
     worker = victim.worker()

@@ -124,7 +124,7 @@ def test_a_run_goes_on_with_the_arithmetic_that_its_teacher_began_with(runs, dis
     identity = json.loads(json.loads(last.read_text())["spec"])
     assert identity["spec"]["teacher"]["dtype"] == began
     _, anew = runs.run("anew", open_one, changes)
-    stays = f"teacher.dtype auto stays {began}, with which the run began"
+    stays = f"teacher.dtype auto stays {began} as at the start of the run"
     assert (stays in done.out) == (f"parameters, {began} on cpu" not in anew)
     # Checkpoints of earlier versions say auto, and are gone on from.
     identity["spec"]["teacher"]["dtype"] = "auto"

@@ -13,7 +13,7 @@ from chaos_proxy import ChaosProxy, Script
 from support import jobs
 from support.processes import wait_until
 from support.prometheus import program
-from support.rest import Rest, free_port, metric_samples
+from support.rest import Rest, closed_port, metric_samples
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 STAGES = "plan teacher decode staging student optimizer recorder evaluation snapshot".split()
@@ -293,7 +293,7 @@ def test_a_cancelled_job_leaves_a_checkpoint(module_service, slow_teacher, text_
 
 def test_a_teacher_that_is_waited_for_does_not_hold_up_a_cancellation(module_service, text_data, tmp_path):
     rest = module_service.rest
-    job_id = rest.submit(jobs.distil_spec(text_data, tmp_path / "student", f"http://127.0.0.1:{free_port()}", steps=1))
+    job_id = rest.submit(jobs.distil_spec(text_data, tmp_path / "student", f"http://127.0.0.1:{closed_port()}", 1))
 
     def told():
         events = rest.get(f"/v1/jobs/{job_id}/events").json["data"]
@@ -425,10 +425,10 @@ def test_a_watcher_outlives_the_service(distilld, teacher, text_data, tmp_path):
 def test_healthcheck(module_service, teacher, distilld):
     for ready in (module_service, teacher):
         assert distilld.run("healthcheck", "--server", ready.url).out == "ready\n"
-    nobody = f"http://127.0.0.1:{free_port()}"
-    assert nobody.removeprefix("http://") in distilld.run("healthcheck", "--server", nobody, code=1).err
+    nobody = f"127.0.0.1:{closed_port()}"
+    assert nobody in distilld.run("healthcheck", "--server", f"http://{nobody}", code=1).err
     distilld.run("healthcheck", "--server", "not a url", code=2)
-    distilld.run("jobs", "list", "--server", nobody, code=1)
+    distilld.run("jobs", "list", "--server", f"http://{nobody}", code=1)
 
 
 def test_the_service_ends_in_order_and_keeps_its_jobs(distilld, teacher, text_data, tmp_path):

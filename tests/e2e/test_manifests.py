@@ -16,8 +16,6 @@ import sys
 import kubernetes_validate
 import pytest
 import yaml
-from cloudcoil.models.prometheus_operator import v1 as operator
-from kubeflow_trainer_api import models as kubeflow
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docker" / "kubernetes"
@@ -112,6 +110,10 @@ def lost(given, kept, path=""):
 
 def check(document):
     """Raises, or returns the paths that the document's kind does not have."""
+    # Imported here: each process of pytest collects this file, and these take seconds.
+    from cloudcoil.models.prometheus_operator import v1 as operator
+    from kubeflow_trainer_api import models as kubeflow
+
     kind, version = document["kind"], document["apiVersion"]
     if version.startswith("trainer.kubeflow.org/"):
         assert version == "trainer.kubeflow.org/v1alpha1"

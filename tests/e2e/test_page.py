@@ -7,7 +7,7 @@ import re
 import pytest
 from support import browser, jobs
 from support.processes import wait_until
-from support.rest import Rest, free_port
+from support.rest import Rest, closed_port
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is missing: setup.sh")
 if browser.chromium() is None:
@@ -28,8 +28,8 @@ def chrome():
 
 
 @pytest.fixture(scope="module")
-def work(module_service, teacher, text_data, tmp_path_factory):
-    """Two jobs that have succeeded, one that runs to the end of the module and asks a teacher, and one that failed."""
+def work(module_service, distilld_session, teacher, teacher_folder, text_data, tmp_path_factory):
+    """Two jobs that have succeeded, one that failed, and one that runs on and leaves the cores to the browser."""
     folder = tmp_path_factory.mktemp("page")
     rest = module_service.rest
     evaluated = {"/dataset/eval": str(text_data), "/training/eval_steps": 10, "/checkpoint/every_steps": 10}
@@ -40,14 +40,14 @@ def work(module_service, teacher, text_data, tmp_path_factory):
         made[name] = rest.submit(jobs.changed(spec, {"/name": name, "/training/learning_rate": rate, **evaluated}))
     for job in made.values():
         rest.wait_job(job)
-    spec = jobs.distil_spec(text_data, folder / HOSTILE, teacher.url, NEVER)
-    made["running"] = rest.submit(jobs.changed(spec, {"/name": "running", "/checkpoint/every_steps": 100}))
+    slow_url = distilld_session.teacher(teacher_folder, "--delay-ms", "200").url
+    spec = jobs.distil_spec(text_data, folder / HOSTILE, slow_url, NEVER)
+    made["running"] = rest.submit(jobs.changed(spec, {"/name": "running", "/checkpoint/every_steps": 20}))
     wait_until(lambda: rest.job(made["running"])["checkpoints"], "a checkpoint of the job that runs")
-    broken = folder / "broken.jsonl"
-    broken.write_text('{"text": 1}\n')
+    broken = jobs.write_jsonl(folder / "broken.jsonl", [{"text": 1}])
     spec = jobs.changed(jobs.base_spec(broken, folder / "failed", 5), {"/name": "failed"})
     made["failed"] = rest.submit(spec)
-    nobody = jobs.distil_spec(text_data, folder / "alone", f"http://127.0.0.1:{free_port()}", 5)
+    nobody = jobs.distil_spec(text_data, folder / "alone", f"http://127.0.0.1:{closed_port()}", 5)
     made["alone"] = rest.submit(jobs.changed(nobody, {"/name": "alone", "/teacher/patience_secs": 0.1}))
     for name in ("failed", "alone"):
         rest.wait_job(made[name], ("failed",))
@@ -92,7 +92,7 @@ def test_jobs_are_listed_and_filtered(tab, work):
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("fast rate")
     page.get_by_label("Name", exact=True).fill("nobody")
-    expect(page.get_by_text("No job is so.")).to_be_visible()
+    expect(page.get_by_text("No job matches.")).to_be_visible()
 
 
 def test_a_running_job_is_shown_live(tab, work):
@@ -189,7 +189,7 @@ def test_a_job_without_its_teacher_says_so_at_the_top(tab, work):
     page = tab().go(f"#/jobs/{work['alone']}")
     reason = page.locator(".job-head .reason.trouble")
     expect(reason).to_contain_text("teacher")
-    expect(page.locator('[data-part="endpoints"]')).to_contain_text("for the reason at the top")
+    expect(page.locator('[data-part="endpoints"]')).to_contain_text("the reason is at the top")
     assert page.get_by_text("No teacher is asked").count() == 0
     # Cards that have nothing to show are not between the reason and the events.
     expect(page.locator(".stages")).to_be_hidden()
@@ -283,7 +283,7 @@ def test_a_job_is_checked_as_it_is_typed_and_submitted(tab, module_service, text
     expect(wrong("/dataset/sequence_length")).to_contain_text("outside")
     expect(wrong("/training/max_steps")).not_to_be_empty()
     assert field("/training/max_steps").get_attribute("aria-invalid") == "true"
-    expect(page.locator("#verdict")).to_contain_text("to be mended")
+    expect(page.locator("#verdict")).to_contain_text("to fix")
     field("/dataset/sequence_length").fill("24")
     field("/training/max_steps").fill("5")
     expect(wrong("/dataset/train")).to_contain_text("missing.jsonl")
@@ -291,7 +291,7 @@ def test_a_job_is_checked_as_it_is_typed_and_submitted(tab, module_service, text
     expect(field("/dataset/train")).to_be_focused()
     assert module_service.rest.get("/v1/jobs?name=from+the+page").json["data"] == []
     field("/dataset/train").fill(str(text_data))
-    expect(page.locator("#verdict")).to_contain_text("would take this job")
+    expect(page.locator("#verdict")).to_contain_text("accepts this job")
     expect(wrong("/dataset/train")).to_be_empty()
     # The same as text; what the form does not show can be added there.
     page.get_by_label("JSON", exact=True).check()
@@ -299,9 +299,9 @@ def test_a_job_is_checked_as_it_is_typed_and_submitted(tab, module_service, text
     assert spec["training"] == {"max_steps": 5}
     spec["training"]["threads"] = 1
     page.locator("#spec-text").fill(json.dumps(spec) + "}")
-    expect(page.locator("#verdict")).to_contain_text("to be mended")
+    expect(page.locator("#verdict")).to_contain_text("to fix")
     page.locator("#spec-text").fill(json.dumps(spec))
-    expect(page.locator("#verdict")).to_contain_text("would take this job")
+    expect(page.locator("#verdict")).to_contain_text("accepts this job")
     page.reload()
     expect(field("/training/max_steps")).to_have_value("5")  # what was typed is still there
     page.get_by_role("button", name="Submit the job").click()
@@ -354,7 +354,7 @@ def test_a_key_is_asked_for_and_sent(tab, work):
     expect(page.locator("#key")).to_contain_text("distilld keys add")
     page.locator("#key-input").fill("dk_bad")
     page.get_by_role("button", name="Use").click()
-    expect(page.locator("#key")).to_contain_text("does not take this key")
+    expect(page.locator("#key")).to_contain_text("does not accept this key")
     page.locator("#key-input").fill("dk_good")
     page.get_by_role("button", name="Use").click()
     expect(page.locator("h1")).to_have_text("running")

@@ -184,8 +184,8 @@ def test_a_template_that_rewrites_earlier_turns_is_refused(folder, tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ({"messages": "hello"}, '"messages" is no list'),
-        ({"messages": [{"content": "hello"}]}, 'turn 0 is no object with a "role"'),
+        ({"messages": "hello"}, '"messages" is not a list'),
+        ({"messages": [{"content": "hello"}]}, 'turn 0 is not an object with a "role"'),
         ({"messages": TALK[:1]}, 'has no turn of the role "assistant"'),
         ({"prompt": TALK[:1], "completion": "Eight."}, "are to be both lists of turns"),
         ({"messages": [{"role": "user"}, TALK[1]]}, "cannot be rendered: "),
@@ -292,7 +292,7 @@ def test_the_error_of_an_unrendered_file_names_the_command_that_renders_it(folde
     )
     refused = distilld.run("run", jobs.write_spec(tmp_path / "spec.json", spec), code=1)
     said = refused.out + refused.err
-    assert f"/dataset/train: {data}:1: is a conversation, which a chat template has to turn into tokens first" in said
+    assert f"/dataset/train: {data}:1: is a conversation; convert it to tokens with a chat template first" in said
     command = shlex.split(said[said.index("python3 ") : said.index(" (docs/data.md)")])
     done = subprocess.run([sys.executable, *command[1:]], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -91,7 +91,7 @@ def bits(output):
 
 
 def interrupted(spec, whole, output):
-    """The spec of a run that was killed behind its first checkpoint, which lies there."""
+    """The spec of a run that was killed after its first checkpoint, which lies there."""
     name = f"step-{HALF:08d}"
     shutil.copytree(whole / "checkpoints" / name, output / "checkpoints" / name)
     return jobs.changed(spec, {"/output": str(output)})
@@ -134,7 +134,7 @@ def test_a_run_goes_on_in_the_arithmetic_that_it_began_with(distilld, text_data,
     assert json.loads(state["spec"])["spec"]["student"]["dtype"] == began
     fresh = jobs.changed(spec, {"/output": str(tmp_path / "fresh")})
     of_this_machine = distilld.run("run", jobs.write_spec(tmp_path / "fresh.json", fresh)).out
-    stays = f"student.dtype auto stays {began}, with which the run began"
+    stays = f"student.dtype auto stays {began} as at the start of the run"
     assert (stays in process.out) == (f"parameters ({began})" not in of_this_machine)
     # Another run may take its place; that one has the arithmetic of this machine.
     other = jobs.changed(spec, {"/training/learning_rate": 1e-4, "/overwrite": True})

@@ -8,7 +8,7 @@ import pytest
 from support import jobs
 from support.processes import wait_until
 from support.prometheus import exported, program
-from support.rest import Rest, free_port, metric_samples
+from support.rest import Rest, closed_port, metric_samples
 
 OF_RUN = '{job_id="run"}'
 
@@ -68,7 +68,7 @@ def test_a_run_that_cannot_listen_does_not_begin(distilld, spec_file, tmp_path):
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         ended = distilld.run("run", spec_file, "--metrics-listen", address, code=1)
     assert ended.err.count("\n") == 1 and "--metrics-listen" in ended.err and address in ended.err
-    for wrong in ("9100", "nowhere:port", "127.0.0.1:70000", f"example.invalid:{free_port()}"):
+    for wrong in ("9100", "nowhere:port", "127.0.0.1:70000", f"example.invalid:{closed_port()}"):
         ended = distilld.run("run", spec_file, "--metrics-listen", wrong, code=2)
         assert ended.err.count("\n") == 1 and "--metrics-listen" in ended.err
     assert not (tmp_path / "student").exists()

@@ -104,8 +104,8 @@ def test_the_curve_shows_what_the_run_recorded(scratch):
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["{", ""], "metrics.jsonl:1: is no line of metrics.jsonl_file"),
-        (['{"kind": "started"}', '{"step": 1}'], "metrics.jsonl:2: is no line"),
+        (["{", ""], "metrics.jsonl:1: is not a line of metrics.jsonl_file"),
+        (['{"kind": "started"}', '{"step": 1}'], "metrics.jsonl:2: is not a line"),
         (['{"kind": "step", "step": 1, "loss": 2.0, "tokens": 8}'], "has 1 steps; a curve needs two"),
     ],
     ids=["no JSON", "no kind", "one step"],

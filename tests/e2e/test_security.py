@@ -207,11 +207,11 @@ def test_teachers_are_where_the_operator_says(distilld, teacher, text_data, tmp_
     rest = Rest(other.url)
     job_id = rest.submit(jobs.distil_spec(text_data, tmp_path / "named", f"http://localhost:{port}", steps=1))
     job = rest.wait_job(job_id, ["failed"])
-    assert "none of the hosts where teachers may be" in job["status_reason"]["message"], job["status_reason"]
+    assert "not an allowed teacher host" in job["status_reason"]["message"], job["status_reason"]
     wrong = distilld.run(
         "serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "x", "--teacher-host", "http://h", code=2
     )
-    assert "'http://h' is no host" in wrong.err
+    assert "'http://h' is not a valid teacher host" in wrong.err
 
 
 def test_a_worker_has_no_secret_of_the_service(guarded, text_data):

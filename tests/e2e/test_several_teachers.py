@@ -120,7 +120,7 @@ def test_the_student_is_the_one_of_a_server_that_answers_as_both(distilld, teach
     one["teacher"] = {"endpoints": [server.url], "protocol": "seed", "timeout_secs": 30, "hedge": False}
     together, done = run(distilld, one, tmp_path / "one")
     server.shutdown()
-    assert "name a teacher, of which the spec has one: all rows go to it" in done.out
+    assert "name a teacher, but the spec has only one: all rows go to it" in done.out
     assert report["weights_sha256"] == together["weights_sha256"]
     # And it is not what one of them alone gives.
     one["teacher"]["endpoints"] = [teachers["math"]]

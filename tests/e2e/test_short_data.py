@@ -104,7 +104,7 @@ def test_a_run_that_an_earlier_version_began_keeps_its_plan(distilld, text_data,
     shutil.rmtree(state.parent.parent / "step-00000001", ignore_errors=True)
     spec = jobs.changed(spec, {"/training/max_steps": None, "/training/epochs": 2, "/dataset/overflow": None})
     process, report = run(distilld, tmp_path, spec)
-    assert "resumed from" in process.out and "goes on as an earlier version began it" in process.out
+    assert "resumed from" in process.out and "was started by an earlier version" in process.out
     assert "688 of 860 tokens are used" in process.out
     assert report["last"]["total_steps"] == 2 * 86 // 32
 
@@ -150,4 +150,4 @@ def test_long_documents(distilld, text_data, tmp_path):
         assert " on 1.2k of 1.2k tokens in " in split and "are used" not in split
     refused = said("documents", "error", 1)
     assert f"/dataset/train: {data}:1: has 301 tokens, 33 of which fit into a row" in refused
-    assert "/dataset/overflow: applies only where rows hold whole documents" in said(True, "split", 2)
+    assert "/dataset/overflow: applies only when rows hold whole documents" in said(True, "split", 2)

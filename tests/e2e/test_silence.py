@@ -197,7 +197,7 @@ def test_a_config_whose_layers_differ_is_refused(distilld, spec, half_folder, tm
     assert "/no_rope_layers: is [1,0]" in served.err
     config.update(no_rope_layers=[1, 1])
     (folder / "config.json").write_text(json.dumps(config))
-    assert "without effect here: colour" in run(distilld, tmp_path, spec).out
+    assert "unknown and ignored: colour" in run(distilld, tmp_path, spec).out
 
 
 def test_a_weight_that_is_not_finite_is_refused_by_name(distilld, spec, half_folder, tmp_path):

@@ -14,7 +14,7 @@ import pytest
 from support import jobs
 from support.moments import kill
 from support.processes import Process, wait_until
-from support.rest import Rest, free_port
+from support.rest import Rest, closed_port, free_port
 from support.sinks import STEPS, lines_of, plain, run_report, small_spec, steps_of
 
 SCRIPTS = pathlib.Path(sys.executable).parent
@@ -94,11 +94,15 @@ def test_a_killed_run_goes_on_as_the_same_run_of_mlflow(distilld, spec, mlflow, 
     runs = runs_of(mlflow)
     assert len(runs) == before + 1
     assert runs[-1].info.status == "FINISHED"
-    assert [step for step, _ in history(mlflow, runs[-1], "loss")] == list(range(1, 401))
+    steps = [step for step, _ in history(mlflow, runs[-1], "loss")]
+    assert steps == sorted(set(steps)), "no step is reported twice"
+    # A checkpoint waits a second for MLflow. On a busy machine the newest steps before it may be lost with the worker.
+    lost = 400 - len(steps)
+    assert steps == [*range(1, 101 - lost), *range(101, 401)]
 
 
 def test_an_mlflow_that_is_not_there_holds_up_nothing(distilld, spec, tmp_path):
-    spec["metrics"] = {"mlflow_url": f"http://127.0.0.1:{free_port()}", "jsonl_file": str(tmp_path / "metrics.jsonl")}
+    spec["metrics"] = {"mlflow_url": f"http://127.0.0.1:{closed_port()}", "jsonl_file": str(tmp_path / "metrics.jsonl")}
     report, process = run_report(distilld, spec, tmp_path)
     silent, _ = run_report(distilld, plain(spec), tmp_path, "--output", tmp_path / "silent")
     assert report["weights_sha256"] == silent["weights_sha256"]

@@ -81,9 +81,9 @@ def test_the_key_reaches_the_teacher_and_nobody_else(service, gate, text_data, t
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("link.key", "no file below the folder of keys"),
+        ("link.key", "not a file below the folder of keys"),
         ("nothing.key", "is not in the folder of keys"),
-        ("team", "no file below the folder of keys"),
+        ("team", "not a file below the folder of keys"),
         ("wrong.key", "HTTP 401"),
     ],
 )

@@ -81,7 +81,7 @@ def test_damaged_tokens_are_read_anew(runs):
     content[len(content) // 2] ^= 1
     ids.write_bytes(content)
     said, weights = runs({"/overwrite": True})
-    assert "cannot be used, it is read anew" in said
+    assert "cannot be used, reading the data again" in said
     assert f"{ids}: is damaged" in said
     assert "are kept in" in said
     assert weights == wanted

@@ -353,4 +353,4 @@ def test_lines_at_the_command_line(programs, tmp_path):
     for line in ("{}", "[1, -1]", "[100000000]", "hello"):
         refused = subprocess.run([*tokenize, "--decode"], input=f"[1]\n{line}\n", **run)
         assert refused.returncode == 2
-        assert refused.stderr.startswith("distilld tokenize: line 2 is no JSON array of ids")
+        assert refused.stderr.startswith("distilld tokenize: line 2 is not a JSON array of ids")

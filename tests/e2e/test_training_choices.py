@@ -16,7 +16,7 @@ OPTIMIZERS = {
 }
 
 
-def choice(data, output, name, steps=300):
+def choice(data, output, name, steps=120):
     """A student whose matrices are large enough for 8-bit state."""
     spec = jobs.changed(jobs.base_spec(data, output, steps), OPTIMIZERS[name])
     spec["student"]["config"] = jobs.llama_config(96)
@@ -94,4 +94,4 @@ def test_prompts_without_a_tokenizer_are_refused(distilld, tmp_path):
     spec["student"]["config"] = jobs.llama_config(32, vocabulary=1000)
     spec["eval"] = {"sample_prompts": ["The "]}
     ended = distilld.run("run", jobs.write_spec(tmp_path / "spec.json", spec), code=1)
-    assert "/eval/sample_prompts: there is no tokenizer to read them by" in ended.err
+    assert "/eval/sample_prompts: there is no tokenizer to read them with" in ended.err

@@ -1,4 +1,4 @@
-"""A receiver is told of the ends of jobs: signed, tried again, neither lost nor doubled by a restart."""
+"""A receiver is notified of the ends of jobs: signed, retried, neither lost nor doubled by a restart."""
 
 import base64
 import collections
@@ -11,7 +11,7 @@ import pytest
 import standardwebhooks
 from support import jobs
 from support.processes import wait_until
-from support.rest import Rest, free_port, metric_samples
+from support.rest import Rest, closed_port, free_port, metric_samples
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 OLD_SECRET = "whsec_" + base64.b64encode(os.urandom(24)).decode()
@@ -157,7 +157,7 @@ def test_a_restart_neither_loses_nor_doubles(start, receivers, text_data, tmp_pa
 
 
 def test_receivers_that_are_not_configured_any_more_are_told_nothing(start, receivers, text_data, tmp_path):
-    gone, kept = f"http://127.0.0.1:{free_port()}/", receivers()
+    gone, kept = f"http://127.0.0.1:{closed_port()}/", receivers()
     service = start(gone)
     service.rest.wait_job(service.rest.submit(jobs.base_spec(text_data, tmp_path / "a", 2)))
     wait_until(lambda: deliveries(service)["retried"] >= 1, "an attempt")
@@ -175,7 +175,11 @@ def test_wrong_options_are_refused(distilld, tmp_path):
     assert "--webhook-secret-file" in distilld.run(*flags, "--webhook-url", "http://127.0.0.1:1/", code=2).err
     hook = ("--webhook-secret-file", secret, "--webhook-url")
     assert "ftp://a/" in distilld.run(*flags, *hook, "ftp://a/", code=2).err
-    for text, said in (("whsec_c2hvcnQ=", f"{secret}:1:"), ("\nnothing", f"{secret}:2:"), ("", "holds no secret")):
+    for text, said in (
+        ("whsec_c2hvcnQ=", f"{secret}:1:"),
+        ("\nnothing", f"{secret}:2:"),
+        ("", "does not hold a secret"),
+    ):
         secret.write_text(text)
         err = distilld.run(*flags, *hook, "http://127.0.0.1:1/", code=2).err
         assert said in err

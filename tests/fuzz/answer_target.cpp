@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "net/byte_stream.hpp"
+#include "net/http_connection.hpp"
 #include "pipeline/async/tuple.hpp"
-#include "pipeline/teacher/transport/http_connection.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace distilld::fuzz {
@@ -78,7 +78,7 @@ void read_answer(std::string_view input) {
     TrafficCounters traffic;
     std::optional<HttpExchange> exchange;
     {
-        auto connection = make_http_connection(std::make_unique<net::ByteStream>(std::move(socket)));
+        auto connection = std::make_unique<HttpConnection>(ByteStream(std::move(socket)));
         asio::co_spawn(io, send(peer, input), rethrow);
         asio::co_spawn(io, connection->exchange(request, head, buffers, traffic),
                        [&](const std::exception_ptr& failure, HttpExchange result) {

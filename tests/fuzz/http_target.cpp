@@ -25,13 +25,13 @@ namespace asio = boost::asio;
 constexpr std::uint64_t kBodyLimit = 512;
 constexpr std::size_t kPiece = 64U << 10;
 
-asio::awaitable<api::Response> answer(api::Request request) {
+asio::awaitable<http::Response> answer(http::Request request) {
     demand(request.path.starts_with('/'), "a path begins with a slash");
     demand(request.body.size() <= kBodyLimit, "a body is within the limit");
     demand(request.header("x-request-id").has_value(), "a request has an id");
     const auto id = request.header("x-request-id").value_or("");
     demand(id.find_first_of("\r\n") == std::string_view::npos, "an id is one line");
-    api::Response response;
+    http::Response response;
     response.status = 200;
     response.content_type = "application/json";
     response.body = "{}";
@@ -51,13 +51,13 @@ std::vector<http::Route> routes() {
 std::shared_ptr<http::SessionContext> make_context(asio::io_context& io) {
     http::ServerOptions options;
     options.body_limit = kBodyLimit;
-    auto gate = http::RequestGate::make("127.0.0.1", asio::ip::make_address("127.0.0.1"), {"name.example"});
+    auto origin_check = http::OriginCheck::make("127.0.0.1", asio::ip::make_address("127.0.0.1"), {"name.example"});
     // The server's own mistakes are 500s; no input may make one.
     const http::Observer observer = [](const std::string&, const std::string&, unsigned status, auto) {
         demand(status < 500 || status == 503, "no request is a fault of the server");
     };
-    return std::make_shared<http::SessionContext>(io.get_executor(), options, std::move(*gate), http::Router(routes()),
-                                                  observer);
+    return std::make_shared<http::SessionContext>(io.get_executor(), options, std::move(*origin_check),
+                                                  http::Router(routes()), observer);
 }
 
 /// The client: sends all it has, says so, and reads to the end.

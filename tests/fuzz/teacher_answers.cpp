@@ -18,8 +18,7 @@
 #include <vector>
 
 #include "pipeline/core/target_rows.hpp"
-#include "pipeline/teacher/probe_alignment.hpp"
-#include "pipeline/teacher/probe_checks.hpp"
+#include "pipeline/teacher/probe/probe_checks.hpp"
 #include "pipeline/teacher/protocols/registry.hpp"
 #include "pipeline/teacher/request_parts.hpp"
 

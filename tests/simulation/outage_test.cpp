@@ -44,7 +44,7 @@ TEST(Outage, OfWhateverKindIsWaitedOutAndOverSoonAfter) {
 
 TEST(Outage, EndsTheJobWhenPatienceIsOver) {
     SchedulerOptions options = default_options();
-    options.retry.patience = 600s;
+    options.retry.outage_timeout = 600s;
     const VirtualRun run =
         run_virtual(options, 50ms, out_between(Instant(5s), Instant(1h), {1ms, FailureKind::overloaded, {}}));
     ASSERT_TRUE(run.gave_up.has_value());
@@ -56,7 +56,7 @@ TEST(Outage, EndsTheJobWhenPatienceIsOver) {
 TEST(Outage, PatienceIsWithTheWholeTeacher) {
     SchedulerOptions options = default_options();
     options.endpoints = 2;
-    options.retry.patience = 10s;
+    options.retry.outage_timeout = 10s;
     const VirtualTeacher teacher = [](const IssueAction& request, std::uint32_t, Instant) {
         return request.endpoint == 0 ? VirtualAnswer{1ms, FailureKind::connection, {}} : VirtualAnswer{200ms, {}, {}};
     };
@@ -66,7 +66,7 @@ TEST(Outage, PatienceIsWithTheWholeTeacher) {
 TEST(Outage, ATeacherThatIsMerelySlowTriesNobodysPatience) {
     SchedulerOptions options = default_options();
     options.end = 20;
-    options.retry.patience = 10s;
+    options.retry.outage_timeout = 10s;
     EXPECT_FALSE(run_virtual(options, 50ms, out_between(Instant(), Instant(1h), {30s, {}, {}})).gave_up.has_value());
 }
 
@@ -87,7 +87,7 @@ TEST(Outage, ANotFoundIsWaitedForUntilTheFirstAnswer) {
     EXPECT_EQ(gone.gave_up->silence, Nanos(0));
 
     SchedulerOptions patient = default_options();
-    patient.retry.patience = 100s;
+    patient.retry.outage_timeout = 100s;
     const VirtualRun never = run_virtual(patient, 50ms, out_between(Instant(), Instant(1h), missing));
     ASSERT_TRUE(never.gave_up.has_value());
     EXPECT_GE(never.gave_up->silence, Nanos(100s));

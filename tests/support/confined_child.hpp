@@ -9,7 +9,7 @@
 #include <functional>
 #include <string>
 
-#include "base/open_file.hpp"
+#include "base/files/open_file.hpp"
 
 namespace distilld::test {
 

@@ -6,6 +6,7 @@ if something passed and nothing failed.
 """
 
 import pathlib
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
@@ -50,6 +51,15 @@ def count_cases(file):
     return count
 
 
+def last_words(case):
+    """When and in which case a program died, and what a sanitizer or the system said about that."""
+    output = case.findtext("system-out") or ""
+    begun = re.findall(r"^\[ RUN      \] (.*)$", output, re.MULTILINE)[-1:]
+    said = re.findall(r"^(?:SUMMARY: .*|terminate called .*|.*: Assertion .*)$", output, re.MULTILINE)[:1]
+    words = [f"after {float(case.get('time')):.0f} s"] + [f"in {name}" for name in begun] + said
+    return "".join(f", {word}" for word in words)
+
+
 def count_phase(folder):
     count = Count()
     for file in sorted(folder.glob("broken.txt")):
@@ -77,7 +87,7 @@ def count_phase(folder):
         name, outcome = case.get("name"), outcome_of(case)
         cases = by_program.pop(name, None)
         if cases is None:
-            count.add(outcome, name)
+            count.add(outcome, f"{name}{last_words(case)}" if outcome == "failed" else name)
             continue
         count.merge(cases)
         if outcome == "failed" and cases.failed == 0:

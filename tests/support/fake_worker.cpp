@@ -124,8 +124,8 @@ int main(int argc, char** argv) {
         finish(1);
         return 0;
     }
-    if (behaviour == "stat") {  // what the kernel says of it
-        std::ifstream file("/proc/self/stat");
+    if (behaviour == "stat" || behaviour == "oom_score_adj") {  // what the kernel says of it
+        std::ifstream file("/proc/self/" + behaviour);
         std::string line;
         std::getline(file, line);
         send(UpMessage(LogEvent{"info", line}));

@@ -12,7 +12,7 @@
 
 #include "base/error.hpp"
 
-/// What a model of type BPE is made of.
+/// The data of a model of type BPE.
 namespace distilld {
 
 inline constexpr std::int32_t kNoToken = -1;
@@ -23,12 +23,12 @@ struct BpeMerge {
     std::int32_t joined = kNoToken;
 };
 
-/// Views point into `tokens` and `bytes`, which are not changed once they are filled.
+/// Views point into `tokens` and `bytes`, which must not change once filled.
 struct BpeVocabulary {
-    std::vector<std::string> tokens;  ///< [id] as written; empty: there is none
-    std::vector<std::string> bytes;   ///< [id] the text that it stands for, where that is written otherwise
+    std::vector<std::string> tokens;  ///< [id] as written; empty: no token
+    std::vector<std::string> bytes;   ///< [id] the text that it stands for, if written differently
     boost::unordered_flat_map<std::string_view, std::int32_t> ids;    ///< of tokens
-    boost::unordered_flat_map<std::string_view, std::int32_t> texts;  ///< of what they stand for
+    boost::unordered_flat_map<std::string_view, std::int32_t> texts;  ///< of the texts that they stand for
     boost::unordered_flat_map<std::uint64_t, BpeMerge> merges;        ///< by pair_of()
     std::array<std::int32_t, 256> of_byte{};                          ///< byte-level: the token of one byte
     std::array<std::int32_t, 256> fallback{};                         ///< "<0x00>" …
@@ -43,7 +43,8 @@ struct BpeVocabulary {
     }
 };
 
-/// "model" of a tokenizer.json. `byte_level`: the vocabulary is written in the byte-level alphabet, a character a byte.
+/// "model" of a tokenizer.json. `byte_level`: the vocabulary is written in the byte-level alphabet, one character per
+/// byte.
 Result<std::unique_ptr<const BpeVocabulary>> read_bpe_vocabulary(const boost::json::value& model, bool byte_level);
 
 }  // namespace distilld

@@ -17,7 +17,7 @@ inline constexpr std::string_view kByteEndOfTextToken = "<|endoftext|>";
 /// tokenizer.json is written in these characters.
 [[nodiscard]] std::array<std::string, 256> byte_level_alphabet();
 
-/// Its tokenizer.json.
+/// The byte tokenizer's tokenizer.json.
 [[nodiscard]] boost::json::value byte_tokenizer_json();
 
 }  // namespace distilld

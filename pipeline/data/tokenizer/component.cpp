@@ -2,8 +2,9 @@
 
 #include <boost/json/array.hpp>
 
+#include "base/files/files.hpp"
+#include "base/json_members.hpp"
 #include "base/json_text.hpp"
-#include "base/utf8.hpp"
 
 namespace distilld {
 
@@ -11,23 +12,31 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr std::size_t kMaxShown = 60;
-
-std::string shown(const json::value& value) {
-    const std::string text = to_text(value);
-    return text.size() > kMaxShown ? std::string(cut_utf8(text, kMaxShown - 3)) + "..." : text;
-}
-
 const json::value* member_of_value(const json::value& component, std::string_view name) {
     const json::object* object = component.if_object();
     return object != nullptr ? member_of(*object, name) : nullptr;
 }
 
 Error wrong_kind(const json::value& component, std::string_view name, std::string_view wanted) {
-    return invalid_input("\"" + std::string(name) + "\" of " + shown(component) + " must be " + std::string(wanted));
+    return invalid_input("\"" + std::string(name) + "\" of " + JsonMembers::brief(component) + " must be " +
+                         std::string(wanted));
 }
 
 }  // namespace
+
+Result<json::value> read_json_file(const std::filesystem::path& file) {
+    constexpr std::uint64_t kMaxBytes = 256U << 20;
+    constexpr std::size_t kMaxDepth = 32;
+    const Result<std::string> text = read_text_file(file, kMaxBytes);
+    if (!text) {
+        return text.error();
+    }
+    auto content = parse_json_text(*text, kMaxDepth);
+    if (!content) {
+        return invalid_input(file.string() + ": is not valid JSON: " + content.error().reason);
+    }
+    return std::move(*content);
+}
 
 const json::value* member_of(const json::object& object, std::string_view name) {
     const json::value* found = object.if_contains(name);
@@ -40,7 +49,7 @@ std::string_view type_of(const json::value& component) {
 }
 
 Error not_understood(std::string_view component, const json::value& value) {
-    return invalid_input(std::string(component) + " " + shown(value) + " is not understood");
+    return invalid_input(std::string(component) + " " + JsonMembers::brief(value) + " is not understood");
 }
 
 Result<bool> flag_of(const json::value& component, std::string_view name, bool when_absent) {

@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
+#include <memory>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "pipeline/data/tokenizer/component.hpp"
-#include "pipeline/data/tokenizer/text_growth.hpp"
 
 namespace distilld {
 
@@ -19,31 +18,21 @@ namespace json = boost::json;
 
 namespace {
 
-/// One step; those of a Sequence stand side by side.
-class Step final : public Normalizer {
-  public:
-    using Change = std::function<std::string(std::string, std::size_t max_bytes)>;
+using Made = Result<Normalizer>;
 
-    explicit Step(Change change) : change_(std::move(change)) {}
-    std::string apply(std::string text, std::size_t max_bytes) const override {
-        std::string made = change_(std::move(text), max_bytes);
-        check_grown_bytes(made.size(), max_bytes);
-        return made;
-    }
-
-  private:
-    Change change_;
-};
-
-using Made = Result<std::unique_ptr<Normalizer>>;
-
+/// `callable` takes the text, and `max_bytes` if it needs that.
 template <class Callable>
 Made step(Callable callable) {
-    if constexpr (std::is_invocable_v<Callable, std::string>) {
-        return step([callable](std::string text, std::size_t) { return callable(std::move(text)); });
-    } else {
-        return std::unique_ptr<Normalizer>(std::make_unique<Step>(std::move(callable)));
-    }
+    return Normalizer([callable = std::move(callable)](std::string text, std::size_t max_bytes) {
+        std::string made;
+        if constexpr (std::is_invocable_v<const Callable&, std::string>) {
+            made = callable(std::move(text));
+        } else {
+            made = callable(std::move(text), max_bytes);
+        }
+        check_grown_bytes(made.size(), max_bytes);
+        return made;
+    });
 }
 
 bool is_ascii(std::string_view text) {
@@ -62,7 +51,7 @@ std::string mapped(const std::string& text, int options) {
     return {reinterpret_cast<const char*>(made), static_cast<std::size_t>(size)};
 }
 
-/// ASCII is in every normal form.
+/// ASCII is already in every normal form.
 Made normal_form(int options) {
     return step([options](std::string text) { return is_ascii(text) ? text : mapped(text, options); });
 }
@@ -76,7 +65,7 @@ void append(std::string& text, utf8proc_int32_t code_point) {
     text.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size));
 }
 
-/// Character by character, as Rust's char::to_lowercase, which has one character that becomes two.
+/// Maps each character as Rust's char::to_lowercase does: only one character becomes two.
 std::string lowercase(const std::string& text) {
     constexpr utf8proc_int32_t kCapitalIWithDot = 0x130;
     constexpr std::string_view kItsLowercase = "i\xCC\x87";
@@ -87,7 +76,7 @@ std::string lowercase(const std::string& text) {
         utf8proc_int32_t code_point = 0;
         const utf8proc_ssize_t size = utf8proc_iterate(at, left, &code_point);
         if (size < 1) {
-            throw std::runtime_error("a tokenizer's normalizer was given what is not UTF-8");
+            throw std::runtime_error("the input of a tokenizer's normalizer is not UTF-8");
         }
         if (code_point == kCapitalIWithDot) {
             made += kItsLowercase;
@@ -105,10 +94,9 @@ Made make_sequence(const json::value& component) {
     if (!steps) {
         return steps.error();
     }
-    const auto shared = std::make_shared<const std::vector<std::unique_ptr<Normalizer>>>(std::move(*steps));
-    return step([shared](std::string text, std::size_t max_bytes) {
-        for (const auto& one : *shared) {
-            text = one->apply(std::move(text), max_bytes);
+    return step([steps = std::move(*steps)](std::string text, std::size_t max_bytes) {
+        for (const Normalizer& one : steps) {
+            text = one(std::move(text), max_bytes);
         }
         return text;
     });
@@ -132,7 +120,7 @@ Made make_replace(const json::value& component) {
     });
 }
 
-/// What one of the expressions matches goes.
+/// Removes all matches of the expressions.
 Made make_removal(const std::vector<std::string>& expressions) {
     std::vector<std::shared_ptr<const Pattern>> patterns;
     for (const std::string& expression : expressions) {
@@ -166,7 +154,7 @@ Made make_strip(const json::value& component) {
     return make_removal(expressions);
 }
 
-constexpr ComponentRow<std::unique_ptr<Normalizer>> kNormalizers[] = {
+constexpr ComponentRow<Normalizer> kNormalizers[] = {
     {"Sequence", make_sequence},
     {"NFC", [](const json::value&) { return normal_form(kCanonical | UTF8PROC_COMPOSE); }},
     {"NFD", [](const json::value&) { return normal_form(kCanonical | UTF8PROC_DECOMPOSE); }},
@@ -181,8 +169,8 @@ constexpr ComponentRow<std::unique_ptr<Normalizer>> kNormalizers[] = {
 
 }  // namespace
 
-Result<std::unique_ptr<Normalizer>> make_normalizer(const json::value& component) {
-    return read_component<std::unique_ptr<Normalizer>>("normalizer", kNormalizers, component);
+Result<Normalizer> make_normalizer(const json::value& component) {
+    return read_component<Normalizer>("normalizer", kNormalizers, component);
 }
 
 }  // namespace distilld

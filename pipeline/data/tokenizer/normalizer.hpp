@@ -2,23 +2,19 @@
 
 #include <boost/json/value.hpp>
 #include <cstddef>
-#include <memory>
+#include <functional>
 #include <string>
 
 #include "base/error.hpp"
 
 namespace distilld {
 
-/// What happens to a text before it is cut up. Immutable, any thread.
-class Normalizer {
-  public:
-    virtual ~Normalizer() = default;
-    /// `text` is UTF-8, and stays it; it becomes no longer than `max_bytes`, see check_grown_bytes().
-    [[nodiscard]] virtual std::string apply(std::string text, std::size_t max_bytes) const = 0;
-};
+/// Changes a text before it is split into words. `text` and the result are UTF-8; the result is at most `max_bytes`
+/// long, see check_grown_bytes(). Empty: the text is unchanged. Immutable, any thread.
+using Normalizer = std::function<std::string(std::string text, std::size_t max_bytes)>;
 
 /// "normalizer" of a tokenizer.json: Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, StripAccents.
-/// Another one is refused by name.
-Result<std::unique_ptr<Normalizer>> make_normalizer(const boost::json::value& component);
+/// Others are refused by name.
+Result<Normalizer> make_normalizer(const boost::json::value& component);
 
 }  // namespace distilld

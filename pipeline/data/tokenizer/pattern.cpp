@@ -13,9 +13,8 @@
 
 #include "base/utf8.hpp"
 #include "pipeline/data/tokenizer/regex_dialect.hpp"
-#include "pipeline/data/tokenizer/text_growth.hpp"
 
-// \p{White_Space} came with it.
+// \p{White_Space} is new in this version.
 static_assert(PCRE2_MAJOR > 10 || PCRE2_MINOR >= 40, "PCRE2 10.40 or newer is needed");
 
 namespace distilld {
@@ -29,8 +28,8 @@ struct Free {
     void operator()(pcre2_compile_context* context) const { pcre2_compile_context_free(context); }
 };
 
-/// From one place of a text. A document may be one long run of spaces: that takes many steps, and is no mistake; the
-/// expressions in use take some for each byte. What takes more tries the same again and again.
+/// Maximum steps from one place of a text. A document may be one long run of spaces, which takes many steps; the
+/// expressions in use take some per byte. More steps mean that an expression backtracks excessively.
 std::uint32_t max_steps(std::size_t text_bytes) {
     constexpr std::uint64_t kAlways = 10'000'000;
     constexpr std::uint64_t kForEachByte = 64;
@@ -83,7 +82,7 @@ class Regex final : public Pattern {
     bool next(std::string_view text, std::size_t at, pcre2_match_data& data, pcre2_match_context* limits) const {
         const auto* bytes = reinterpret_cast<PCRE2_SPTR>(text.data());
         int found = pcre2_match(code_.get(), bytes, text.size(), at, PCRE2_NO_UTF_CHECK, &data, limits);
-        if (found == PCRE2_ERROR_JIT_STACKLIMIT) {  // the interpreter has the heap
+        if (found == PCRE2_ERROR_JIT_STACKLIMIT) {  // the interpreter uses the heap
             found = pcre2_match(code_.get(), bytes, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, &data, limits);
         }
         if (found == PCRE2_ERROR_NOMATCH) {
@@ -91,7 +90,7 @@ class Regex final : public Pattern {
         }
         if (found == PCRE2_ERROR_MATCHLIMIT || found == PCRE2_ERROR_HEAPLIMIT) {
             throw ErrorException(invalid_input(
-                "a regular expression of the tokenizer's tokenizer.json takes too many steps on a text of " +
+                "a regular expression of the tokenizer's tokenizer.json needs too many steps for a text of " +
                 std::to_string(text.size()) + " bytes (" + message_of(found) + "): simplify it"));
         }
         if (found < 0) {
@@ -140,7 +139,7 @@ Result<std::shared_ptr<const Pattern>> make_regex(std::string_view expression) {
         return invalid_input("the regular expression \"" + std::string(expression) +
                              "\" is not understood: " + message_of(code));
     }
-    // Without a compiler for this machine it is only slower.
+    // Without JIT support for this machine, matching is only slower.
     static_cast<void>(pcre2_jit_compile(compiled.get(), PCRE2_JIT_COMPLETE));
     return std::shared_ptr<const Pattern>(std::make_shared<Regex>(std::move(compiled)));
 }

@@ -25,7 +25,7 @@ Result<TokenFrame> read_sequence(const json::value& component) {
     }
     TokenFrame whole;
     for (const TokenFrame& frame : *frames) {
-        // The next one frames what the one before it has framed.
+        // Each frame encloses the frames before it.
         whole.before.insert(whole.before.begin(), frame.before.begin(), frame.before.end());
         whole.behind.insert(whole.behind.end(), frame.behind.begin(), frame.behind.end());
     }

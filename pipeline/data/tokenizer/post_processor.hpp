@@ -8,14 +8,14 @@
 
 namespace distilld {
 
-/// What stands around the ids of a text.
+/// The ids that are put around the ids of a text.
 struct TokenFrame {
     std::vector<std::int32_t> before;
     std::vector<std::int32_t> behind;
 };
 
-/// "post_processor" of a tokenizer.json, for one text: Sequence, ByteLevel (which moves offsets only),
-/// TemplateProcessing, RobertaProcessing, BertProcessing. Another one is refused by name.
+/// "post_processor" of a tokenizer.json, for one text: Sequence, ByteLevel (which only moves offsets),
+/// TemplateProcessing, RobertaProcessing, BertProcessing. Others are refused by name.
 Result<TokenFrame> read_post_processor(const boost::json::value& component);
 
 }  // namespace distilld

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "pipeline/data/tokenizer/component.hpp"
-#include "pipeline/data/tokenizer/text_growth.hpp"
 
 namespace distilld {
 
@@ -14,7 +13,7 @@ namespace json = boost::json;
 
 namespace {
 
-/// What becomes of the text that a pattern matches.
+/// What happens to the text that a pattern matches.
 enum class Behavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 struct BehaviorName {
@@ -32,7 +31,7 @@ struct Part {
     bool matched = false;
 };
 
-/// All of a text, in order: what the pattern matches, and what lies between.
+/// Splits a text, in order, into matches and the pieces between them.
 void part(std::size_t size, const std::vector<TextSpan>& matches, bool invert, std::vector<Part>& parts) {
     parts.clear();
     std::size_t done = 0;
@@ -128,7 +127,7 @@ class Split final : public PreTokenizer {
                 }
             }
         }
-        // What was removed at its beginning makes no other word the first.
+        // If the beginning was removed, no other word becomes the first.
         words.at_start = words.at_start && !cut.empty() && cut.front().begin == words.spans.front().begin;
         words.spans = std::move(cut);
     }
@@ -139,7 +138,7 @@ class Split final : public PreTokenizer {
     bool invert_;
 };
 
-/// Gives each word a prefix where `wants` says so. `wants(word, number)`.
+/// Adds a prefix to each word for which `wants(word, number)` is true.
 template <class Wants>
 void prefix_words(Words& words, std::string_view prefix, Wants wants) {
     Words made;
@@ -161,10 +160,10 @@ void prefix_words(Words& words, std::string_view prefix, Wants wants) {
     words = std::move(made);
 }
 
-/// The bytes themselves are mapped by the model, which knows how its vocabulary is written.
+/// The model maps the bytes themselves, because it knows the alphabet of its vocabulary.
 class ByteLevel final : public PreTokenizer {
   public:
-    /// `words` may be null: the text is cut by what stands before this.
+    /// `words` may be null: earlier steps split the text.
     ByteLevel(bool add_prefix_space, std::unique_ptr<PreTokenizer> words)
         : add_prefix_space_(add_prefix_space), words_(std::move(words)) {}
 
@@ -360,7 +359,7 @@ Made make_metaspace(const json::value& component) {
     return std::unique_ptr<PreTokenizer>(std::make_unique<Metaspace>(std::move(*replacement), scheme, *split));
 }
 
-// \w+|[^\w\s]+ as Rust's regex reads it, which counts joiners as letters.
+// \w+|[^\w\s]+ as in Rust's regex, which counts joiners as letters.
 constexpr std::string_view kRustWords = R"([\w\x{200C}\x{200D}]+|[^\w\s\x{200C}\x{200D}]+)";
 
 constexpr ComponentRow<std::unique_ptr<PreTokenizer>> kPreTokenizers[] = {

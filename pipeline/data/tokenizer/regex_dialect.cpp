@@ -4,7 +4,7 @@ namespace distilld {
 
 namespace {
 
-// PCRE2's own \s counts U+180E, and its \w fewer characters, than Unicode's properties (UTS #18), which Oniguruma uses.
+// Unlike Unicode's properties (UTS #18) in Oniguruma, PCRE2's \s includes U+180E, and its \w has fewer characters.
 constexpr std::string_view kSpace = "\\p{White_Space}";
 constexpr std::string_view kNoSpace = "\\P{White_Space}";
 constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";

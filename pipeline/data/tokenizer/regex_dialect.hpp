@@ -7,8 +7,8 @@
 
 namespace distilld {
 
-/// A regular expression of Oniguruma's Ruby dialect as one of PCRE2 with the options UTF, UCP and MULTILINE. Errors
-/// name the part that has no counterpart.
+/// Translates a regular expression of Oniguruma's Ruby dialect to PCRE2 with the options UTF, UCP and MULTILINE. Errors
+/// name the part without a counterpart.
 Result<std::string> to_pcre2(std::string_view expression);
 
 }  // namespace distilld

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "pipeline/data/tokenizer/json_file.hpp"
+#include "pipeline/data/tokenizer/component.hpp"
 
 namespace distilld {
 
@@ -29,7 +29,7 @@ Result<json::object> read_object(const fs::path& file) {
     return std::move(value->get_object());
 }
 
-/// "…" or {"content": "…"}; empty when there is none.
+/// "…" or {"content": "…"}; empty if there is none.
 std::string_view token_text(const json::object& config, std::string_view name) {
     const json::value* value = config.if_contains(name);
     if (value != nullptr && value->is_object()) {

@@ -2,7 +2,6 @@
 
 #include <boost/json/array.hpp>
 #include <charconv>
-#include <functional>
 #include <optional>
 #include <string_view>
 #include <type_traits>
@@ -20,25 +19,15 @@ namespace {
 
 using Tokens = std::vector<std::string>;
 
-class Step final : public TokenDecoder {
-  public:
-    using Change = std::function<void(Tokens&, std::size_t max_bytes)>;
+using Made = Result<TokenDecoder>;
 
-    explicit Step(Change change) : change_(std::move(change)) {}
-    void apply(Tokens& tokens, std::size_t max_bytes) const override { change_(tokens, max_bytes); }
-
-  private:
-    Change change_;
-};
-
-using Made = Result<std::unique_ptr<TokenDecoder>>;
-
+/// `callable` takes the tokens, and `max_bytes` if it needs that.
 template <class Callable>
 Made step(Callable callable) {
-    if constexpr (std::is_invocable_v<Callable, Tokens&>) {
-        return step([callable](Tokens& tokens, std::size_t) { callable(tokens); });
+    if constexpr (std::is_invocable_v<const Callable&, Tokens&>) {
+        return TokenDecoder([callable = std::move(callable)](Tokens& tokens, std::size_t) { callable(tokens); });
     } else {
-        return std::unique_ptr<TokenDecoder>(std::make_unique<Step>(std::move(callable)));
+        return TokenDecoder(std::move(callable));
     }
 }
 
@@ -69,7 +58,7 @@ std::optional<char> byte_of(std::string_view token) {
     return read.ec == std::errc() && read.ptr == end ? std::optional(static_cast<char>(value)) : std::nullopt;
 }
 
-/// Bytes side by side become text together; each of those that form none becomes U+FFFD.
+/// Decodes adjacent byte tokens together. If they are not valid UTF-8, each becomes U+FFFD.
 void byte_fallback(Tokens& tokens) {
     Tokens made;
     std::string bytes;
@@ -155,15 +144,14 @@ Made make_sequence(const json::value& component) {
     if (!read) {
         return read.error();
     }
-    const auto steps = std::make_shared<const std::vector<std::unique_ptr<TokenDecoder>>>(std::move(*read));
-    return step([steps](Tokens& tokens, std::size_t max_bytes) {
-        for (const auto& one : *steps) {
-            one->apply(tokens, max_bytes);
+    return step([steps = std::move(*read)](Tokens& tokens, std::size_t max_bytes) {
+        for (const TokenDecoder& one : steps) {
+            one(tokens, max_bytes);
         }
     });
 }
 
-constexpr ComponentRow<std::unique_ptr<TokenDecoder>> kTokenDecoders[] = {
+constexpr ComponentRow<TokenDecoder> kTokenDecoders[] = {
     {"Sequence", make_sequence},
     {"ByteLevel", [](const json::value&) { return step(byte_level); }},
     {"ByteFallback", [](const json::value&) { return step(byte_fallback); }},
@@ -175,8 +163,8 @@ constexpr ComponentRow<std::unique_ptr<TokenDecoder>> kTokenDecoders[] = {
 
 }  // namespace
 
-Result<std::unique_ptr<TokenDecoder>> make_token_decoder(const json::value& component) {
-    return read_component<std::unique_ptr<TokenDecoder>>("decoder", kTokenDecoders, component);
+Result<TokenDecoder> make_token_decoder(const json::value& component) {
+    return read_component<TokenDecoder>("decoder", kTokenDecoders, component);
 }
 
 }  // namespace distilld

@@ -2,7 +2,7 @@
 
 #include <boost/json/value.hpp>
 #include <cstddef>
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,16 +10,12 @@
 
 namespace distilld {
 
-/// Makes text of tokens as the vocabulary writes them. Immutable, any thread.
-class TokenDecoder {
-  public:
-    virtual ~TokenDecoder() = default;
-    /// The text is what the tokens are joined to; it becomes no longer than `max_bytes`, see check_grown_bytes().
-    virtual void apply(std::vector<std::string>& tokens, std::size_t max_bytes) const = 0;
-};
+/// Turns tokens, as the vocabulary has them, into pieces of text. Joined, the pieces are the text, which is at most
+/// `max_bytes` long, see check_grown_bytes(). Immutable, any thread.
+using TokenDecoder = std::function<void(std::vector<std::string>& tokens, std::size_t max_bytes)>;
 
-/// "decoder" of a tokenizer.json: Sequence, ByteLevel, ByteFallback, Fuse, Replace, Strip, Metaspace. Another one is
+/// "decoder" of a tokenizer.json: Sequence, ByteLevel, ByteFallback, Fuse, Replace, Strip, Metaspace. Others are
 /// refused by name.
-Result<std::unique_ptr<TokenDecoder>> make_token_decoder(const boost::json::value& component);
+Result<TokenDecoder> make_token_decoder(const boost::json::value& component);
 
 }  // namespace distilld

@@ -14,7 +14,6 @@
 #include "base/sha256.hpp"
 #include "pipeline/data/tokenizer/byte_tokenizer.hpp"
 #include "pipeline/data/tokenizer/component.hpp"
-#include "pipeline/data/tokenizer/json_file.hpp"
 
 namespace distilld {
 namespace {
@@ -33,7 +32,7 @@ bool add(Tokens& tokens, const json::value* id, const json::value* token) {
     return true;
 }
 
-/// {"token": id, …}, or of a Unigram model [["token", score], …] in the order of the ids.
+/// {"token": id, …}, or for a Unigram model [["token", score], …] in the order of the ids.
 bool add_vocabulary(Tokens& tokens, const json::value& vocabulary) {
     if (const json::object* by_token = vocabulary.if_object()) {
         for (const auto& member : *by_token) {

@@ -1,7 +1,9 @@
-#include "pipeline/data/tokenizer/tokenizer_json.hpp"
-
 #include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -13,22 +15,24 @@
 #include "pipeline/data/tokenizer/normalizer.hpp"
 #include "pipeline/data/tokenizer/post_processor.hpp"
 #include "pipeline/data/tokenizer/pre_tokenizer.hpp"
-#include "pipeline/data/tokenizer/text_growth.hpp"
+#include "pipeline/data/tokenizer/special_token_files.hpp"
 #include "pipeline/data/tokenizer/token_decoder.hpp"
+#include "pipeline/data/tokenizer/tokenizer.hpp"
 
 namespace distilld {
 
 namespace json = boost::json;
+namespace fs = std::filesystem;
 
 namespace {
 
 struct Components {
     std::vector<AddedToken> added;
-    std::unique_ptr<Normalizer> normalizer;       // null: none
+    Normalizer normalizer;                        // empty: none
     std::unique_ptr<PreTokenizer> pre_tokenizer;  // null: none
-    std::unique_ptr<Bpe> model;
+    std::optional<Bpe> model;
     TokenFrame frame;
-    std::unique_ptr<TokenDecoder> decoder;  // null: none
+    TokenDecoder decoder;  // empty: none
     std::optional<std::int32_t> end_of_text;
 };
 
@@ -36,8 +40,8 @@ class JsonTokenizer final : public Tokenizer {
   public:
     explicit JsonTokenizer(Components components)
         : parts_(std::move(components)),
-          as_written_(make_added_token_finder(parts_.added, false, parts_.normalizer.get())),
-          normalized_(make_added_token_finder(parts_.added, true, parts_.normalizer.get())) {
+          as_written_(parts_.added, false, parts_.normalizer),
+          normalized_(parts_.added, true, parts_.normalizer) {
         size_ = parts_.model->end_id();
         for (const AddedToken& token : parts_.added) {
             size_ = std::max(size_, static_cast<std::uint32_t>(token.id) + 1);
@@ -53,7 +57,7 @@ class JsonTokenizer final : public Tokenizer {
         ids.reserve(text.size() / 3 + parts_.frame.before.size() + parts_.frame.behind.size());
         ids = parts_.frame.before;
         std::vector<AddedTokenPiece> pieces;
-        as_written_->split(text, pieces);
+        as_written_.split(text, pieces);
         for (const AddedTokenPiece& piece : pieces) {
             if (piece.id) {
                 ids.push_back(*piece.id);
@@ -72,13 +76,13 @@ class JsonTokenizer final : public Tokenizer {
         for (const std::int32_t id : ids) {
             bytes += tokens.emplace_back(token_of(id)).size();
         }
-        if (parts_.decoder != nullptr) {
-            parts_.decoder->apply(tokens, max_grown_bytes(bytes));
+        if (parts_.decoder) {
+            parts_.decoder(tokens, max_grown_bytes(bytes));
         }
         std::string text;
         for (const std::string& token : tokens) {
-            // Without a decoder, `tokenizers` knows no better than a space.
-            text += parts_.decoder == nullptr && !text.empty() ? " " + token : token;
+            // Without a decoder, `tokenizers` joins tokens with spaces.
+            text += !parts_.decoder && !text.empty() ? " " + token : token;
         }
         return text;
     }
@@ -93,14 +97,14 @@ class JsonTokenizer final : public Tokenizer {
     }
 
   private:
-    /// Of text in which no token stands as it is written.
+    /// Encodes text between the added tokens of as_written_.
     void encode_between(std::string text, bool at_start, std::vector<std::int32_t>& ids) const {
         const std::size_t max_bytes = max_grown_bytes(text.size());
-        if (parts_.normalizer != nullptr) {
-            text = parts_.normalizer->apply(std::move(text), max_bytes);
+        if (parts_.normalizer) {
+            text = parts_.normalizer(std::move(text), max_bytes);
         }
         std::vector<AddedTokenPiece> pieces;
-        normalized_->split(text, pieces);
+        normalized_.split(text, pieces);
         for (const AddedTokenPiece& piece : pieces) {
             if (piece.id) {
                 ids.push_back(*piece.id);
@@ -129,8 +133,8 @@ class JsonTokenizer final : public Tokenizer {
     }
 
     Components parts_;
-    std::unique_ptr<AddedTokenFinder> as_written_;
-    std::unique_ptr<AddedTokenFinder> normalized_;
+    AddedTokenFinder as_written_;
+    AddedTokenFinder normalized_;
     boost::unordered_flat_map<std::int32_t, std::string> content_of_;  // of added tokens
     std::uint32_t size_ = 0;
 };
@@ -142,7 +146,7 @@ Result<void> read_components(const json::object& root, Components& parts) {
         }
     }
     if (const json::value* found = member_of(root, "normalizer")) {
-        Result<std::unique_ptr<Normalizer>> made = make_normalizer(*found);
+        Result<Normalizer> made = make_normalizer(*found);
         if (!made) {
             return made.error();
         }
@@ -160,11 +164,11 @@ Result<void> read_components(const json::object& root, Components& parts) {
         return invalid_input("has no \"model\"");
     }
     const bool byte_level = parts.pre_tokenizer != nullptr && parts.pre_tokenizer->is_byte_level();
-    Result<std::unique_ptr<Bpe>> bpe = make_bpe(*model, byte_level);
+    Result<Bpe> bpe = Bpe::read(*model, byte_level);
     if (!bpe) {
         return bpe.error();
     }
-    parts.model = std::move(*bpe);
+    parts.model.emplace(std::move(*bpe));
     if (const json::value* found = member_of(root, "post_processor")) {
         Result<TokenFrame> frame = read_post_processor(*found);
         if (!frame) {
@@ -173,7 +177,7 @@ Result<void> read_components(const json::object& root, Components& parts) {
         parts.frame = std::move(*frame);
     }
     if (const json::value* found = member_of(root, "decoder")) {
-        Result<std::unique_ptr<TokenDecoder>> made = make_token_decoder(*found);
+        Result<TokenDecoder> made = make_token_decoder(*found);
         if (!made) {
             return made.error();
         }
@@ -198,20 +202,55 @@ std::optional<std::int32_t> common_end(const Components& parts) {
     return parts.model->id(kByteEndOfTextToken);
 }
 
-}  // namespace
-
+/// `end_of_text` is the id that ends a document, according to tokenizer_config.json; empty: <|endoftext|>, if there is
+/// one.
 Result<std::unique_ptr<Tokenizer>> make_json_tokenizer(const json::value& content,
                                                        const std::optional<std::int32_t>& end_of_text) {
     const json::object* root = content.if_object();
     if (root == nullptr) {
-        return invalid_input("is no JSON object");
+        return invalid_input("is not a JSON object");
     }
     Components parts;
     if (const Result<void> read = read_components(*root, parts); !read) {
         return read.error();
     }
     parts.end_of_text = end_of_text ? end_of_text : common_end(parts);
-    return std::unique_ptr<Tokenizer>(std::make_unique<JsonTokenizer>(std::move(parts)));
+    try {
+        return std::unique_ptr<Tokenizer>(std::make_unique<JsonTokenizer>(std::move(parts)));
+    } catch (const ErrorException& of_added_token) {  // its normalized form is too long
+        return of_added_token.error();
+    }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const fs::path& folder) {
+    const fs::path file = folder / "tokenizer.json";
+    std::error_code code;
+    const bool there = fs::exists(file, code);
+    if (code) {
+        return io_error(file.string() + ": cannot be examined: " + code.message());
+    }
+    if (!there) {
+        return std::unique_ptr<Tokenizer>();
+    }
+    const Result<json::value> content = read_json_file(file);
+    if (!content) {
+        return content.error();
+    }
+    const Result<std::optional<SpecialTokens>> special = read_special_tokens(folder);
+    if (!special) {
+        return special.error();
+    }
+    std::optional<std::int32_t> end_of_text;
+    if (*special && !(*special)->eos.empty()) {
+        end_of_text = static_cast<std::int32_t>((*special)->eos.front());
+    }
+    Result<std::unique_ptr<Tokenizer>> made = make_json_tokenizer(*content, end_of_text);
+    if (!made) {
+        return Error{made.error().kind, file.string() + ": " + made.error().message};
+    }
+    return made;
 }
 
 }  // namespace distilld

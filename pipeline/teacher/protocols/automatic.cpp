@@ -1,4 +1,4 @@
-#include "pipeline/teacher/protocols/automatic.hpp"
+#include "pipeline/teacher/protocols/adapters.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,25 +13,25 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// What stands before the model's name in the default path of a row; empty where that names no model.
+/// The part of a row's default path before the model's name; empty if the path names no model.
 std::string_view before_model(const TeacherProtocolRow& row) {
     const std::size_t at = row.default_path.find("{model}");
     return at == std::string_view::npos ? std::string_view() : row.default_path.substr(0, at);
 }
 
-/// Whether a path names the model itself, in the row's way.
+/// Whether the path names the model in the form of the row's default path.
 bool names_model(const TeacherProtocolRow& row, const std::string& path) {
     return !before_model(row).empty() && path.find(before_model(row)) != std::string::npos;
 }
 
-/// Servers that list their models as OpenAI does and tell no rows of a prompt, by the owner of their models.
+/// Servers that list models as OpenAI does but report no log-probabilities of a prompt, by the owner of their models.
 struct KnownServer {
     std::string_view owner;
     std::string_view name;
 };
 constexpr std::array kKnownServers{
-    KnownServer{"llamacpp", "a llama.cpp server, which tells no log-probabilities of a prompt's tokens"},
-    KnownServer{"library", "an Ollama server, which tells no log-probabilities of a prompt's tokens"},
+    KnownServer{"llamacpp", "a llama.cpp server, which does not report log-probabilities of prompt tokens"},
+    KnownServer{"library", "an Ollama server, which does not report log-probabilities of prompt tokens"},
 };
 
 std::string what_it_is(const ServerSigns& signs) {
@@ -40,7 +40,7 @@ std::string what_it_is(const ServerSigns& signs) {
             return std::string(known.name);
         }
     }
-    return "an OpenAI-style server of a kind that is not known here (models " + names_of(*signs.models) + ")";
+    return "an OpenAI-style server of an unknown kind (models " + names_of(*signs.models) + ")";
 }
 
 class AutomaticAdapter final : public TeacherProtocolAdapter {
@@ -48,7 +48,7 @@ class AutomaticAdapter final : public TeacherProtocolAdapter {
     AutomaticAdapter(ProtocolSettings settings, std::span<const TeacherProtocolRow> rows)
         : settings_(std::move(settings)), rows_(rows), root_(root_of(settings_.url.path, rows)) {}
 
-    /// Of what we serve ourselves, until the endpoint has been asked.
+    /// The codec of the default protocol, until the endpoint has been identified.
     Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
         auto adapter = adapter_of(*find_protocol(rows_, kDefaultTeacherProtocol));
         if (!adapter) {
@@ -68,7 +68,7 @@ class AutomaticAdapter final : public TeacherProtocolAdapter {
         if (spoken == rows_.end()) {
             co_return failed_probe({FailureKind::rejected,
                                     dialogue.page(root_) + " looks like " + what_it_is(*signs) +
-                                        "; /teacher/protocol says which protocols are spoken",
+                                        "; see /teacher/protocol for the supported protocols",
                                     std::nullopt});
         }
         const TeacherProtocolRow* row = &*spoken;

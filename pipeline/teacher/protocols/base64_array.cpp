@@ -8,11 +8,11 @@ namespace distilld {
 namespace {
 
 constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-/// Not among the 24 bits of four digits.
+/// Marks a byte that is not a digit. Outside the 24 bits of four digits.
 constexpr std::uint32_t kNoDigit = 1U << 31U;
 
-/// For each of a group's four places what a byte adds to the 24 bits, in the order of their bytes in memory: one
-/// look-up a digit, and no shift.
+/// For each place in a group of four: the bits that a digit contributes to the 24 bits, in memory byte order. One
+/// look-up per digit, without shifts.
 using Table = std::array<std::uint32_t, 256>;
 
 constexpr Table make_table(unsigned place) {
@@ -40,7 +40,7 @@ std::size_t padding_of(std::string_view text) {
 }
 
 [[noreturn]] void fail(const std::string& where) {
-    throw ErrorException(teacher_error(where + " is no base64"));
+    throw ErrorException(teacher_error(where + " is not base64"));
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ void from_base64(std::string_view text, std::byte* bytes, const std::string& whe
     const std::size_t padding = padding_of(text);
     const char* group = text.data();
     const char* const last = text.data() + text.size() - 4;
-    // A fourth byte is written with each three: it is the first of the next, of which there is one at least.
+    // Each group writes four bytes for its three; the next group, which exists, overwrites the fourth.
     std::uint32_t all = 0;
     for (; group < last; group += 4, bytes += 3) {
         const std::uint32_t bits = bits_of(group);

@@ -7,16 +7,16 @@
 
 #include "base/error.hpp"
 
-/// Arrays of numbers that travel in JSON as base64 of their little-endian bytes.
+/// Arrays of numbers in JSON as base64 of their little-endian bytes.
 namespace distilld {
 
-/// How many bytes a base64 text stands for. Throws (ErrorKind::teacher) naming `where` when it cannot be base64.
+/// Number of bytes of a base64 text. Throws (ErrorKind::teacher), naming `where`, if it cannot be base64.
 [[nodiscard]] std::size_t base64_size(std::string_view text, const std::string& where);
 
-/// Writes them to `bytes`, base64_size(text) of them. Throws likewise when the text is no base64.
+/// Writes base64_size(text) bytes to `bytes`. Throws likewise if the text is not base64.
 void from_base64(std::string_view text, std::byte* bytes, const std::string& where);
 
-/// The bytes as elements. Throws likewise when they are not whole elements.
+/// The bytes as elements. Throws likewise if they are not a whole number of elements.
 template <class Element>
 [[nodiscard]] std::vector<Element> base64_elements(std::string_view text, const std::string& where) {
     const std::size_t size = base64_size(text, where);

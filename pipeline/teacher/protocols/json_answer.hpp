@@ -12,17 +12,17 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "pipeline/teacher/transport/body_buffer.hpp"
+#include "net/body_buffer.hpp"
 
-/// Reading a JSON answer straight out of its body. For the .cpp files of protocols: it brings simdjson along.
+/// Reads a JSON answer directly from its body. For the .cpp files of protocols, because it includes simdjson.
 namespace distilld {
 
 [[noreturn]] inline void fail_answer(std::string message) {
     throw ErrorException(teacher_error(std::move(message)));
 }
 
-/// The array, or a failure that names it. `value`: a simdjson value, or the result that may hold one. `where`: its
-/// name, or what makes it, where it would be made for each of many.
+/// The array, or a failure that names it. `value`: a simdjson value, or a result that may hold one. `where`: its name,
+/// or a function that makes the name, for use in loops.
 template <class Value, class Where>
 [[nodiscard]] simdjson::ondemand::array json_array(Value value, const Where& where) {
     simdjson::ondemand::array array;
@@ -59,8 +59,7 @@ template <class Element, class Number>
     return text;
 }
 
-/// Parsers that are not in use, with the memory of their indices, so that an answer does not ask the system for as much
-/// again. Any thread.
+/// Idle parsers with their index memory, to avoid new allocations. Any thread.
 class JsonParsers {
   public:
     [[nodiscard]] std::unique_ptr<simdjson::ondemand::parser> take() {
@@ -72,7 +71,7 @@ class JsonParsers {
         idle_.pop_back();
         return parser;
     }
-    /// One that has read a very large answer is let go of: its index may be as large as the answer.
+    /// A parser that has read a very large answer is freed: its index may be as large as the answer.
     void give_back(std::unique_ptr<simdjson::ondemand::parser> parser) {
         const std::lock_guard lock(mutex_);
         if (parser->capacity() <= kMaxKept) {
@@ -84,7 +83,7 @@ class JsonParsers {
     static constexpr std::size_t kMaxKept = std::size_t{32} << 20U;  // bytes of an answer
 
     std::mutex mutex_;
-    std::vector<std::unique_ptr<simdjson::ondemand::parser>> idle_;  // as many as have been in use at once
+    std::vector<std::unique_ptr<simdjson::ondemand::parser>> idle_;  // at most as many as were in use at once
 };
 
 /// A parser until the end of a block.

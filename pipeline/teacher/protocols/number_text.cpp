@@ -11,7 +11,7 @@ bool is_digit(const char* at) noexcept {
     return static_cast<unsigned char>(*at) - unsigned{'0'} <= 9;
 }
 
-/// The first byte behind the digits at `at`; null when there is none.
+/// The first byte after the digits at `at`; null if there are none.
 const char* skip_digits(const char* at) noexcept {
     if (!is_digit(at)) {
         return nullptr;
@@ -22,7 +22,7 @@ const char* skip_digits(const char* at) noexcept {
     return at;
 }
 
-/// The first byte behind the number; null where there is none. std::from_chars takes more than JSON does.
+/// The first byte after the number; null if there is none. std::from_chars accepts more than JSON does.
 const char* end_of_number(const char* at) noexcept {
     at += *at == '-' ? 1 : 0;
     const bool zero = *at == '0';
@@ -45,11 +45,11 @@ const char* end_of_number(const char* at) noexcept {
     return at;
 }
 
-/// Of a number that no double comes near: whether it is too small rather than too large.
+/// Whether a number that is out of range is too small rather than too large.
 bool is_tiny(const char* at, const char* end) noexcept {
     at += *at == '-' ? 1 : 0;
     const char* const point = skip_digits(at);
-    std::int64_t magnitude = *at == '0' ? 0 : point - at;  // digits before the point, or zeros behind it
+    std::int64_t magnitude = *at == '0' ? 0 : point - at;  // digits before the point, or minus the zeros after it
     const char* const exponent = std::find_if(point, end, [](char c) { return c == 'e' || c == 'E'; });
     if (*at == '0' && *point == '.') {
         magnitude -= std::find_if(point + 1, exponent, [](char c) { return c != '0'; }) - (point + 1);

@@ -8,17 +8,17 @@
 #include <span>
 #include <string_view>
 
-/// Numbers out of JSON text, which is most of what an answer in JSON is. simdjson finds its way through the answer; the
-/// digits are read here, because students want floats, and those take less work than the doubles that simdjson makes.
+/// Reads numbers, the largest part of a JSON answer, from JSON text. simdjson finds the structure; digits are read
+/// here, because floats take less work than simdjson's doubles.
 namespace distilld {
 
 static_assert(std::endian::native == std::endian::little, "digits are read eight at a time");
 
-/// This many bytes behind the end of a text can be read, whatever they are.
+/// This many bytes after the end of a text must be readable.
 inline constexpr std::size_t kNumberTextPadding = 16;
 
-/// What std::from_chars makes of a number that read_float leaves to it. Null where `at` begins no JSON number, or one
-/// that is too large for a double; else the first byte behind it.
+/// Reads a number with std::from_chars, for cases that read_float does not handle. Null if there is no JSON number at
+/// `at`, or if it is too large for a double; else the first byte after it.
 [[nodiscard]] const char* read_exact_double(const char* at, const char* end, double& value) noexcept;
 
 namespace detail {
@@ -34,14 +34,14 @@ inline constexpr std::array<std::uint64_t, 9> kShortPowersOfTen{1,      10,     
     return bytes;
 }
 
-/// How many of the eight bytes are digits before the first that is none.
+/// Number of leading digits in eight bytes.
 [[nodiscard]] inline unsigned leading_digits(std::uint64_t bytes) noexcept {
-    // Carries and borrows run towards later bytes, so that they spoil none before the first that is no digit.
+    // Carries and borrows run towards later bytes, so they affect none before the first non-digit.
     const std::uint64_t others = ((bytes + 0x4646464646464646U) | (bytes - 0x3030303030303030U)) & 0x8080808080808080U;
     return others == 0 ? 8U : static_cast<unsigned>(std::countr_zero(others)) / 8U;
 }
 
-/// The number that eight digits are, less 0x30 each: pairs, then fours, then all.
+/// The number in eight digits, less 0x30 each: pairs, then fours, then all.
 [[nodiscard]] inline std::uint64_t value_of_eight(std::uint64_t digits) noexcept {
     digits = (digits * 10) + (digits >> 8U);
     return (((digits & 0x000000FF000000FFU) * 0x000F424000000064U) +
@@ -49,13 +49,13 @@ inline constexpr std::array<std::uint64_t, 9> kShortPowersOfTen{1,      10,     
            32U;
 }
 
-/// The number that the first `count` of eight bytes are.
+/// The number in the first `count` of eight bytes.
 [[nodiscard]] inline std::uint64_t value_of_first(std::uint64_t bytes, unsigned count) noexcept {
-    // What follows the digits goes out, zeros come in before them.
+    // Shifts out the bytes after the digits; zeros enter at the front.
     return count == 0 ? 0 : value_of_eight((bytes - 0x3030303030303030U) << (64 - 8 * count));
 }
 
-/// Appends the digits at `at`, up to eight of them, to `number`; how many they were.
+/// Appends up to eight digits at `at` to `number`; returns their number.
 inline unsigned append_eight(const char* at, std::uint64_t& number) noexcept {
     const std::uint64_t bytes = load_eight(at);
     const unsigned count = leading_digits(bytes);
@@ -63,10 +63,10 @@ inline unsigned append_eight(const char* at, std::uint64_t& number) noexcept {
     return count;
 }
 
-/// Appends all digits at `at`. The caller looks whether there were too many.
+/// Appends all digits at `at`. The caller checks that there are not too many.
 [[nodiscard]] inline const char* append_digits(const char* at, std::uint64_t& number) noexcept {
     unsigned count = append_eight(at, number);
-    // Of the numbers in an answer most have eight digits here, or most have fewer, and most have no more than sixteen.
+    // Predictable: in one answer, most numbers have eight digits here, or most have fewer. Few have more than sixteen.
     if (count == 8) {
         count = append_eight(at + 8, number) + 8;
         while (static_cast<unsigned char>(at[count]) - unsigned{'0'} <= 9) {
@@ -78,8 +78,8 @@ inline unsigned append_eight(const char* at, std::uint64_t& number) noexcept {
 
 }  // namespace detail
 
-/// Reads the JSON number at `at`, rounded to the nearest double and that to the nearest float, as simdjson and a cast
-/// would. Null where there is none; else the first byte behind it. Numbers of any length; `end` is that of the text.
+/// Reads the JSON number at `at`, rounded to the nearest double and then to the nearest float, as simdjson and a cast
+/// would. Null if there is none; else the first byte after it. Any length is allowed; `end` is the end of the text.
 [[nodiscard]] inline const char* read_float(const char* at, const char* end, float& value) noexcept {
     using namespace detail;
     const char* const begin = at;
@@ -110,9 +110,9 @@ inline unsigned append_eight(const char* at, std::uint64_t& number) noexcept {
     }
     const double close =
         static_cast<double>(static_cast<std::int64_t>(digits)) / kPowersOfTen[static_cast<std::size_t>(fractions)];
-    // Two roundings: at most two of the last places of a double from the exact number. Of the 29 bits that a float does
-    // not have, all below half round down and all above up; so close to half only the exact number can tell. (What
-    // these digits can be is zero or a normal float.)
+    // Two roundings: off the exact number by at most two units in the last place of a double. A float lacks 29 of its
+    // bits: below half they round down, above half up, so only near half the exact number must decide. (These digits
+    // are zero or a normal float.)
     constexpr std::uint64_t kLost = (std::uint64_t{1} << 29U) - 1;
     constexpr std::uint64_t kHalf = std::uint64_t{1} << 28U;
     const std::uint64_t lost = std::bit_cast<std::uint64_t>(close) & kLost;
@@ -127,7 +127,7 @@ inline unsigned append_eight(const char* at, std::uint64_t& number) noexcept {
     return at;
 }
 
-/// Reads a JSON number without point and exponent, of at most 64 bits; null where there is none.
+/// Reads a JSON number without point and exponent, of at most 64 bits; null if there is none.
 [[nodiscard]] inline const char* read_magnitude(const char* at, std::uint64_t& magnitude) noexcept {
     using namespace detail;
     const char* const begin = at;
@@ -137,7 +137,7 @@ inline unsigned append_eight(const char* at, std::uint64_t& number) noexcept {
     if (digits == 0 || digits > 20 || (*begin == '0' && digits > 1) || *at == '.' || (*at | 0x20) == 'e') {
         return nullptr;
     }
-    // Of twenty digits, those from 2^64 on have wrapped round: then the number is less than its first digits say.
+    // Twenty digits from 2^64 on wrap around: then the number is less than its first digits say.
     constexpr std::uint64_t kTwentyDigits = 10'000'000'000'000'000'000U;
     if (digits == 20 && (*begin != '1' || magnitude < kTwentyDigits)) {
         return nullptr;
@@ -155,8 +155,8 @@ inline unsigned append_eight(const char* at, std::uint64_t& number) noexcept {
 /// How reading an array of numbers ended.
 enum class ArrayEnd {
     whole,
-    no_number,  ///< something in it is no number, or no comma stands between two
-    too_many,   ///< more than there is room for
+    no_number,  ///< an element is not a number, or a comma is missing
+    too_many,   ///< more numbers than there is room for
 };
 
 struct ArrayRead {
@@ -164,8 +164,7 @@ struct ArrayRead {
     std::size_t count = 0;  ///< numbers that were read
 };
 
-/// Reads `array`, which begins with its bracket, by `read_element(at, end, element)`; `elements` are filled from the
-/// front.
+/// Reads `array`, which begins with its bracket, with `read_element(at, end, element)`. Fills `elements` in order.
 template <class Element, class ReadElement>
 [[nodiscard]] ArrayRead read_number_array(std::string_view array, std::span<Element> elements,
                                           ReadElement read_element) noexcept {

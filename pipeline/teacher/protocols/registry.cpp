@@ -5,12 +5,9 @@
 #include <boost/url/encode.hpp>
 #include <boost/url/rfc/unreserved_chars.hpp>
 
-#include "pipeline/teacher/protocols/automatic.hpp"
+#include "pipeline/teacher/protocols/adapters.hpp"
 #include "pipeline/teacher/protocols/kserve/adapter.hpp"
-#include "pipeline/teacher/protocols/seed.hpp"
-#include "pipeline/teacher/protocols/sglang.hpp"
-#include "pipeline/teacher/protocols/trl.hpp"
-#include "pipeline/teacher/protocols/vllm/adapter.hpp"
+#include "pipeline/teacher/protocols/vllm.hpp"
 
 namespace distilld {
 namespace {
@@ -27,7 +24,7 @@ bool has_v2_page(const ServerSigns& signs) {
     return !signs.inference_server.empty();
 }
 
-/// Such a teacher has nothing but its one page.
+/// Servers of the seed protocol have only one page.
 bool has_no_page(const ServerSigns& signs) {
     return signs.inference_server.empty() && !signs.models;
 }
@@ -44,7 +41,7 @@ Result<std::unique_ptr<TeacherProtocolAdapter>> make_automatic(const ProtocolSet
     return make_automatic_adapter(settings, teacher_protocols());
 }
 
-/// The one table of the protocols that we speak.
+/// The table of all supported protocols.
 constexpr std::array kRows{
     row(TeacherProtocol::automatic, "/", make_automatic, nullptr, nullptr, true),
     row(TeacherProtocol::kserve, "/v2/models/{model}/infer", kserve::make_protocol_adapter, has_v2_page,

@@ -10,34 +10,34 @@
 
 namespace distilld {
 
-/// Another protocol of the same servers, by which their answers are cheaper, where its page is there.
+/// Another, cheaper protocol of the same servers, if its page exists.
 struct CheaperProtocol {
     TeacherProtocol protocol = TeacherProtocol::automatic;
-    /// Whether the server has the page `target`; null: there is no such protocol.
+    /// Whether the server has the page `target`; null if there is no such protocol.
     boost::asio::awaitable<FetchResult<bool>> (*is_there)(ProbeDialogue& dialogue, std::string target) = nullptr;
 };
 
-/// One protocol that we speak.
+/// One supported protocol.
 struct TeacherProtocolRow {
     TeacherProtocol protocol;
     std::string_view name;
-    /// Of an endpoint whose URL has none. `{model}` stands for the model's name.
+    /// Path for URLs without one. `{model}` stands for the model's name.
     std::string_view default_path;
     MakeProtocolAdapter make_adapter;
-    /// Completes the path of an endpoint's URL that leaves out what goes without saying; null: it is taken as it is.
+    /// Completes the shortened path of an endpoint's URL; null: paths are unchanged.
     std::string (*complete_path)(std::string path) = nullptr;
-    /// Whether a server with these signs speaks it, for protocol "auto"; null: it is spoken only where it is named.
+    /// Whether a server with these signs speaks it, for protocol "auto"; null: only used by name.
     bool (*is_spoken_by)(const ServerSigns& signs) = nullptr;
-    /// Whether a teacher can be asked for hidden states at all.
+    /// Whether the protocol supports hidden states.
     bool has_hidden_states = false;
-    /// Which "auto" takes in place of this one.
+    /// The protocol that "auto" prefers to this one.
     CheaperProtocol cheaper{};
 };
 
-/// A row for each value of TeacherProtocol.
+/// One row per value of TeacherProtocol.
 [[nodiscard]] std::span<const TeacherProtocolRow> teacher_protocols() noexcept;
 
-/// The row of `protocol`; null when there is none among `rows`.
+/// The row of `protocol`; null if it is not among `rows`.
 [[nodiscard]] const TeacherProtocolRow* find_protocol(std::span<const TeacherProtocolRow> rows,
                                                       TeacherProtocol protocol) noexcept;
 

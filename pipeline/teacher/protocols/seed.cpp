@@ -1,4 +1,4 @@
-#include "pipeline/teacher/protocols/seed.hpp"
+#include "pipeline/teacher/protocols/adapters.hpp"
 
 #include <algorithm>
 #include <array>
@@ -18,23 +18,23 @@ namespace {
 
 namespace od = simdjson::ondemand;
 
-/// Text of one number with its comma, at most: sign, 17 digits, point, exponent, and blanks between.
+/// Maximum bytes of a number with its comma: sign, 17 digits, point, exponent, and blanks.
 constexpr std::uint64_t kJsonNumberBytes = 28;
 
 std::string position_text(std::size_t row, std::size_t column) {
     return "logits[" + std::to_string(row) + "][" + std::to_string(column) + "]";
 }
 
-/// Takes the rows as they are read: into a float array, or straight into the top-k reduction.
+/// Takes the rows as they are read, into a float array or directly into the top-k reduction.
 class RowSink {
   public:
     RowSink(const RequestPart& part, const TargetsWanted& wanted, BufferPool& buffers, std::size_t body_bytes)
         : part_(part), wanted_(wanted), buffers_(buffers), body_bytes_(body_bytes) {}
 
-    /// Reads the next row, an array of numbers; the width of the first row sets that of all.
+    /// Reads the next row, an array of numbers; all rows must be as wide as the first.
     void read_row(std::string_view numbers, std::size_t row, std::size_t column) {
         if (width_ == 0) {
-            // The first row tells the width; the body bounds it.
+            // The first row sets the width, which the body bounds.
             const auto commas = static_cast<std::size_t>(std::count(numbers.begin(), numbers.end(), ','));
             row_.resize(commas + 1);
         }
@@ -75,10 +75,10 @@ class RowSink {
     }
 
   private:
-    /// What row_ holds is the first row.
+    /// Starts with the first row, which is in row_.
     void start(std::size_t width) {
         const std::size_t positions = std::size_t{part_.rows} * part_.columns;
-        // Each number takes two bytes of text at least: what the body cannot hold is not allocated.
+        // Each number takes at least two bytes of text, so memory that the body cannot fill is not allocated.
         if (width > std::numeric_limits<std::uint32_t>::max() || width > (body_bytes_ / 2 + 1) / positions) {
             fail_answer("the body is too short for " + std::to_string(positions) + " rows of " + std::to_string(width) +
                         " logits");
@@ -95,7 +95,7 @@ class RowSink {
         }
     }
 
-    /// Of floats_; its start is aligned, as malloc does it.
+    /// The next row of floats_, which is aligned by malloc.
     std::span<float> next_row() { return {reinterpret_cast<float*>(floats_->data()) + next_ * width_, width_}; }
 
     [[nodiscard]] std::string ragged() const {
@@ -107,7 +107,7 @@ class RowSink {
     BufferPool& buffers_;
     std::size_t body_bytes_;
     std::size_t width_ = 0;
-    std::size_t kept_ = 0;  ///< of the width: ids that the student has
+    std::size_t kept_ = 0;  ///< of these, ids that the student has
     std::size_t next_ = 0;
     std::vector<float> row_;
     std::optional<TopKReducer> reducer_;
@@ -154,7 +154,7 @@ TeacherTargets read_logits(od::document& document, const RequestPart& part, RowS
 
 class SeedCodec final : public TeacherCodec {
   public:
-    /// `number_bytes`: of the text of one logit, on the average; 0 = not known yet.
+    /// `number_bytes`: average text of a logit; 0 = unknown yet.
     SeedCodec(std::string target, TargetsWanted wanted, std::shared_ptr<BufferPool> buffers, double number_bytes)
         : target_(std::move(target)), wanted_(wanted), buffers_(std::move(buffers)), number_bytes_(number_bytes) {}
 
@@ -200,7 +200,7 @@ class SeedCodec final : public TeacherCodec {
         }
         size.held_bytes = positions * (wanted_.top_k > 0 ? reduced_row_bytes(wanted_.top_k, wanted_.vocabulary)
                                                          : std::uint64_t{wanted_.vocabulary} * sizeof(float));
-        // A number and its comma.
+        // Two marks per number: the value and its comma.
         size.decode_bytes = json_decode_bytes(size.held_bytes, 2 * positions * wanted_.vocabulary);
         return size;
     }
@@ -217,7 +217,7 @@ class SeedCodec final : public TeacherCodec {
     std::shared_ptr<JsonParsers> parsers_ = std::make_shared<JsonParsers>();
 };
 
-/// There is nothing to learn of such a teacher: it answers or it does not.
+/// The server has no other pages, so the negotiation is a single answer.
 class SeedAdapter final : public TeacherProtocolAdapter {
   public:
     explicit SeedAdapter(const ProtocolSettings& settings)
@@ -230,7 +230,7 @@ class SeedAdapter final : public TeacherProtocolAdapter {
     boost::asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue,
                                                               TargetsWanted wanted) const override {
         Negotiated negotiated;
-        wanted.vocabulary = 0;  // only the answer tells
+        wanted.vocabulary = 0;  // known only from the answer
         auto answer = co_await dialogue.ask(make_codec(wanted, 0));
         if (!answer) {
             co_return failed_probe(answer.error());

@@ -1,4 +1,4 @@
-#include "pipeline/teacher/protocols/sglang.hpp"
+#include "pipeline/teacher/protocols/adapters.hpp"
 
 #include <limits>
 #include <optional>
@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "pipeline/teacher/protocols/base64_array.hpp"
-#include "pipeline/teacher/protocols/model_list.hpp"
 #include "pipeline/teacher/protocols/prompt_scoring.hpp"
-#include "pipeline/teacher/protocols/tokenize_route.hpp"
+#include "pipeline/teacher/protocols/server_signs.hpp"
 
 namespace distilld {
 namespace asio = boost::asio;
@@ -20,7 +19,7 @@ namespace {
 namespace od = simdjson::ondemand;
 
 constexpr std::string_view kGenerate = "/generate";
-/// JSON of one entry `[-14.239895820617676,151935,null]`, at most.
+/// Maximum JSON bytes per entry `[-14.239895820617676,151935,null]`.
 constexpr std::uint64_t kEntryBytes = 96;
 
 /// The rows of one sequence in the flat form: `val` and `idx`, [rows, k], without the entries before the first row.
@@ -37,7 +36,7 @@ struct Triple {
     std::uint32_t id = 0;
 };
 
-/// `where()` names it.
+/// Reads a triple; errors name it by `where()`.
 template <class Where>
 Triple read_triple(simdjson::simdjson_result<od::value> value, const Where& where) {
     Triple triple;
@@ -52,7 +51,7 @@ Triple read_triple(simdjson::simdjson_result<od::value> value, const Where& wher
         } else if (place == 1) {
             std::uint64_t id = 0;
             if (item.get_uint64().get(id) != simdjson::SUCCESS || id > std::numeric_limits<std::uint32_t>::max()) {
-                fail_answer(where() + " holds an id that is none");
+                fail_answer(where() + " holds an invalid id");
             }
             triple.id = static_cast<std::uint32_t>(id);
         }
@@ -76,7 +75,7 @@ class SequenceReader {
         }
         if (!tokens_seen_) {
             fail_answer("'meta_info'" + where_ +
-                        " has no 'input_token_logprobs': the server passed over what was asked (is it SGLang?)");
+                        " has no 'input_token_logprobs': the server ignored the request for them (is it SGLang?)");
         }
         if (flat_.values || flat_.ids) {
             put_flat();
@@ -114,7 +113,7 @@ class SequenceReader {
         }
     }
 
-    /// The answer names the tokens that its rows speak of: those must be the prompt's.
+    /// Checks that the tokens named in the answer are the prompt's.
     void check_tokens(od::value value, const std::string& name) {
         const auto& prompt = rows_.prompt(row_);
         std::size_t token = 0;
@@ -135,7 +134,7 @@ class SequenceReader {
 
     void read_nested(od::value value, const std::string& name) {
         if (value.is_null()) {
-            return;  // the flat form stands in its place
+            return;  // the flat form replaces it
         }
         const std::size_t tokens = rows_.prompt(row_).size();
         std::size_t token = 0;
@@ -144,7 +143,7 @@ class SequenceReader {
                 fail_answer(name + " has more than the " + std::to_string(tokens) + " tokens of the prompt");
             }
             if (token == 0) {
-                // Nothing comes before the first token.
+                // The first token has no row.
                 if (!entry.is_null()) {
                     fail_answer(name + " does not begin with null: its rows are not aligned as SGLang's are");
                 }
@@ -163,7 +162,7 @@ class SequenceReader {
             ++token;
         }
         if (token == 0) {
-            return;  // likewise
+            return;  // the flat form replaces it
         }
         if (token != tokens) {
             fail_answer(name + " has " + std::to_string(token) + " entries, the prompt has " + std::to_string(tokens) +
@@ -202,7 +201,7 @@ void read_sequence(simdjson::simdjson_result<od::value> value, std::uint32_t row
     od::object meta;
     if (value["meta_info"].get_object().get(meta) != simdjson::SUCCESS) {
         fail_answer("the answer for sequence " + std::to_string(row) +
-                    " has no 'meta_info': the server passed over what was asked (is it SGLang?)");
+                    " has no 'meta_info': the server ignored the request for them (is it SGLang?)");
     }
     SequenceReader(row, rows).read(meta);
 }
@@ -230,7 +229,7 @@ class SglangCodec final : public PromptScoringCodec {
             return;
         }
         if (type != od::json_type::array) {
-            fail_answer("the answer is no array with an object for each sequence");
+            fail_answer("the answer is not an array with an object per sequence");
         }
         std::uint32_t row = 0;
         for (auto sequence : document.get_array()) {
@@ -266,7 +265,7 @@ class SglangAdapter final : public TeacherProtocolAdapter {
         if (!models) {
             co_return failed_probe(models.error());
         }
-        // It serves one model, and takes no name where prompts are scored.
+        // SGLang serves one model, and /generate takes no model name.
         if (*models && !(*models)->empty()) {
             learnt.max_tokens = (*models)->front().max_tokens;
         }

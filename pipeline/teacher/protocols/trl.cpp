@@ -1,4 +1,4 @@
-#include "pipeline/teacher/protocols/trl.hpp"
+#include "pipeline/teacher/protocols/adapters.hpp"
 
 #include <cstdint>
 #include <limits>
@@ -17,16 +17,16 @@ namespace {
 
 namespace od = simdjson::ondemand;
 
-/// Base64 of an id and a log-probability, with a little to spare.
+/// Base64 bytes per id and log-probability, with a margin.
 constexpr std::uint64_t kEntryBytes = 16;
 
-/// The members of an answer: rows of `shape` [sequences, most rows of one, k].
+/// The members of an answer: rows of `shape` [sequences, maximum rows of a sequence, k].
 struct Answer {
     std::vector<std::uint64_t> shape;
     std::vector<std::uint64_t> lengths;  ///< rows of each sequence
     std::optional<std::vector<float>> values;
     std::optional<std::vector<std::int32_t>> ids;
-    std::optional<std::vector<std::int32_t>> own_ids;  ///< the prompt's token of each row, [sequences, most rows]
+    std::optional<std::vector<std::int32_t>> own_ids;  ///< the prompt's token of each row, [sequences, maximum rows]
 };
 
 Answer read_members(od::object object) {
@@ -53,7 +53,7 @@ Answer read_members(od::object object) {
     return answer;
 }
 
-/// The product, or nothing when it is above what an array can have.
+/// The product; empty if it overflows.
 std::optional<std::uint64_t> product(std::uint64_t a, std::uint64_t b) {
     std::uint64_t result = 0;
     return __builtin_mul_overflow(a, b, &result) ? std::nullopt : std::optional(result);
@@ -62,8 +62,8 @@ std::optional<std::uint64_t> product(std::uint64_t a, std::uint64_t b) {
 void check_shape(const Answer& answer, std::uint32_t sequences) {
     if (!answer.values || !answer.ids || !answer.own_ids) {
         fail_answer(
-            "the answer has no 'logprobs_b64', 'token_ids_b64' and 'actual_token_ids_b64': the server passed over what "
-            "was asked (is it TRL's server, from TRL 1.1 on?)");
+            "the answer has no 'logprobs_b64', 'token_ids_b64' and 'actual_token_ids_b64': the server ignored the "
+            "request for them (is it TRL's server, from TRL 1.1 on?)");
     }
     if (answer.shape.size() != 3 || answer.shape[0] != sequences || answer.lengths.size() != sequences) {
         fail_answer("'shape' and 'completion_lengths' are not of the " + std::to_string(sequences) +
@@ -88,13 +88,12 @@ void read_sequence(const Answer& answer, std::uint32_t row, PromptRows& rows) {
         rows.begin(row, token);
         const std::size_t at = std::size_t{row} * answer.shape[1] + token - 1;
         if ((*answer.own_ids)[at] != rows.prompt_token()) {
-            fail_answer(rows.where() + " speaks of token " + std::to_string((*answer.own_ids)[at]) +
-                        ", the prompt has " + std::to_string(rows.prompt_token()) +
-                        " there: these rows do not belong to this prompt");
+            fail_answer(rows.where() + " names token " + std::to_string((*answer.own_ids)[at]) + ", the prompt has " +
+                        std::to_string(rows.prompt_token()) + " there: these rows do not belong to this prompt");
         }
         for (std::size_t i = 0; i < k; ++i) {
             const float log_probability = (*answer.values)[at * k + i];
-            // What pads a row that has fewer: they do not count.
+            // −∞ pads rows that have fewer entries.
             if (log_probability > -std::numeric_limits<float>::infinity()) {
                 rows.add(static_cast<std::uint32_t>((*answer.ids)[at * k + i]), log_probability);
             }
@@ -134,7 +133,7 @@ class TrlCodec final : public PromptScoringCodec {
     }
 };
 
-/// It tells nothing of its model or of its limits.
+/// The server reports neither its model nor its limits.
 class TrlAdapter final : public TeacherProtocolAdapter {
   public:
     explicit TrlAdapter(const ProtocolSettings& settings)

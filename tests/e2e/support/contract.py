@@ -14,7 +14,7 @@ _JSON = ("application/json", "application/problem+json")
 
 @functools.cache
 def _document():
-    return yaml.safe_load(_FILE.read_text())
+    return yaml.load(_FILE.read_text(), Loader=yaml.CSafeLoader)
 
 
 def _resolved(node):

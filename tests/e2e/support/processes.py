@@ -185,3 +185,5 @@ class Programs:
         for process in reversed(self._started):
             if process.code is None:
                 process.destroy()
+            elif process.code == -signal.SIGKILL:
+                print(f"killed, perhaps by the kernel: {process.describe()}")  # shown if the test failed

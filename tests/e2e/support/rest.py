@@ -122,7 +122,17 @@ def metric_samples(text):
 
 
 def free_port():
-    """A port that nobody listens on (until somebody takes it)."""
+    """A port for a program that is about to be started: nobody listens on it until somebody takes it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]
+
+
+# Bound for as long as the tests run, so that no program of another test gets the port, and never listening.
+_NOBODY = socket.socket()
+_NOBODY.bind(("127.0.0.1", 0))
+
+
+def closed_port():
+    """A port that refuses connections."""
+    return _NOBODY.getsockname()[1]

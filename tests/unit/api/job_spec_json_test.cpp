@@ -52,13 +52,13 @@ TEST(JobSpecJson, FillsInDefaults) {
     EXPECT_EQ(parsed->student.init, StudentInit::pretrained);
     EXPECT_EQ(parsed->student.dtype, Dtype::auto_select);
     EXPECT_EQ(parsed->student.device, "auto");
-    ASSERT_TRUE(parsed->teacher);
-    EXPECT_EQ(parsed->teacher->protocol, TeacherProtocol::kserve);
-    EXPECT_EQ(parsed->teacher->model, "teacher");
-    EXPECT_FALSE(parsed->teacher->max_concurrent.automatic);
-    EXPECT_EQ(parsed->teacher->max_concurrent.limit, 8U);
-    EXPECT_EQ(parsed->teacher->timeout_secs, 60.0);
-    EXPECT_EQ(parsed->teacher->top_k, 0U);
+    ASSERT_TRUE(parsed->teacher());
+    EXPECT_EQ(parsed->teacher()->protocol, TeacherProtocol::kserve);
+    EXPECT_EQ(parsed->teacher()->model, "teacher");
+    EXPECT_FALSE(parsed->teacher()->max_concurrent.automatic);
+    EXPECT_EQ(parsed->teacher()->max_concurrent.limit, 8U);
+    EXPECT_EQ(parsed->teacher()->timeout_secs, 60.0);
+    EXPECT_EQ(parsed->teacher()->top_k, 0U);
     EXPECT_EQ(parsed->dataset.sequence_length, 64U);
     EXPECT_EQ(parsed->dataset.packing, Packing::joined);
     EXPECT_EQ(parsed->training.max_steps, 10U);
@@ -90,7 +90,7 @@ TEST(JobSpecJson, ReadsEveryField) {
     EXPECT_EQ(parsed->student.config_json, R"({"hidden_size":8})");
     EXPECT_EQ(parsed->student.dtype, Dtype::bf16);
     EXPECT_EQ(parsed->student.device, "cuda:1");
-    const auto& teacher = *parsed->teacher;
+    const auto& teacher = *parsed->teacher();
     EXPECT_THAT(teacher.endpoints, ::testing::ElementsAre("https://a.example/x", "http://[::1]:9"));
     EXPECT_EQ(teacher.protocol, TeacherProtocol::seed);
     EXPECT_EQ(teacher.model, "big");
@@ -135,7 +135,7 @@ TEST(JobSpecJson, ReadsEveryField) {
     EXPECT_EQ(to_json(*again), to_json(*parsed));
     EXPECT_EQ(again->training.seed, training.seed);
     EXPECT_EQ(again->student.config_json, parsed->student.config_json);
-    EXPECT_EQ(again->teacher->endpoints, teacher.endpoints);
+    EXPECT_EQ(again->teacher()->endpoints, teacher.endpoints);
     EXPECT_EQ(again->training.adam_beta2, training.adam_beta2);
 }
 
@@ -155,7 +155,7 @@ TEST(JobSpecJson, AGenerateJobTakesATeacherAndADatasetAndNoMore) {
     counted.insert(1, R"("metrics": {"jsonl_file": "steps.jsonl"}, )");
     const auto refused = parse_job_spec(counted);
     ASSERT_FALSE(refused) << "it has no steps";
-    EXPECT_THAT(describe(refused.error()), ::testing::HasSubstr("/metrics/jsonl_file: takes the figures of"));
+    EXPECT_THAT(describe(refused.error()), ::testing::HasSubstr("/metrics/jsonl_file: receives the metrics of"));
     const auto none = parse_job_spec(R"({"kind": "generate", "dataset": {"train": "d", "sequence_length": 8}})");
     ASSERT_FALSE(none);
     EXPECT_THAT(describe(none.error()), ::testing::HasSubstr("/teacher: teacher is required"));
@@ -175,8 +175,8 @@ TEST(JobSpecJson, AGenerateJobTakesATeacherAndADatasetAndNoMore) {
 TEST(JobSpecJson, AnswersComeFromEndpointsOrAStore) {
     const auto stored = parse_job_spec(with({{"/teacher", R"({"store": "answers"})"}}));
     ASSERT_TRUE(stored) << describe(stored.error());
-    EXPECT_TRUE(stored->teacher->endpoints.empty());
-    EXPECT_EQ(stored->teacher->cache, TeacherCache::readwrite);
+    EXPECT_TRUE(stored->teacher()->endpoints.empty());
+    EXPECT_EQ(stored->teacher()->cache, TeacherCache::readwrite);
     EXPECT_TRUE(parse_job_spec(to_json(*stored)));
     EXPECT_FALSE(parse_job_spec(with({{"/teacher", "{}"}})));
     const auto astray = parse_job_spec(with({{"/teacher/cache", R"("write")"}}));
@@ -188,10 +188,10 @@ TEST(JobSpecJson, ATeacherInTheProcessStandsInPlaceOfEndpoints) {
     const auto local =
         parse_job_spec(with({{"/teacher", R"({"model_dir": "m", "placement": "shared", "threads": 3})"}}));
     ASSERT_TRUE(local) << describe(local.error());
-    EXPECT_EQ(local->teacher->model_dir, "m");
-    EXPECT_EQ(local->teacher->placement, TeacherPlacement::shared);
-    EXPECT_EQ(local->teacher->threads, 3U);
-    EXPECT_TRUE(can_be_asked(*local->teacher));
+    EXPECT_EQ(local->teacher()->model_dir, "m");
+    EXPECT_EQ(local->teacher()->placement, TeacherPlacement::shared);
+    EXPECT_EQ(local->teacher()->threads, 3U);
+    EXPECT_TRUE(can_be_asked(*local->teacher()));
     const auto again = parse_job_spec(to_json(*local));
     ASSERT_TRUE(again) << describe(again.error());
     EXPECT_EQ(to_json(*again), to_json(*local));
@@ -218,7 +218,7 @@ TEST(JobSpecJson, RoundTripKeepsOddDoubles) {
 TEST(JobSpecJson, PlainTrainingHasNoKdRatio) {
     const auto parsed = parse_job_spec(with({{"/teacher", "null"}}));
     ASSERT_TRUE(parsed);
-    EXPECT_FALSE(parsed->teacher);
+    EXPECT_FALSE(parsed->teacher());
     EXPECT_EQ(parsed->training.kd_ratio, 0.0);
     EXPECT_TRUE(parse_job_spec(to_json(*parsed)));
 }
@@ -425,9 +425,9 @@ TEST(JobSpecJson, SizesAndDurationsMayHaveUnitsAndAreWrittenAsNumbers) {
                                              {"/teacher/max_retry_after_secs", "250ms"},
                                              {"/checkpoint/every_secs", "2h"}}));
     ASSERT_TRUE(parsed) << describe(parsed.error());
-    EXPECT_EQ(parsed->teacher->window_bytes, 1'572'864U);
-    EXPECT_EQ(parsed->teacher->timeout_secs, 90);
-    EXPECT_EQ(parsed->teacher->max_retry_after_secs, 0.25);
+    EXPECT_EQ(parsed->teacher()->window_bytes, 1'572'864U);
+    EXPECT_EQ(parsed->teacher()->timeout_secs, 90);
+    EXPECT_EQ(parsed->teacher()->max_retry_after_secs, 0.25);
     EXPECT_EQ(parsed->checkpoint.every_secs, 7200);
     const auto text = to_json(*parsed);
     EXPECT_THAT(text, HasSubstr("\"window_bytes\":1572864,\"timeout_secs\":90,"));

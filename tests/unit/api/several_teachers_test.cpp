@@ -52,7 +52,7 @@ std::vector<std::string> found(const std::vector<Override>& changes) {
 TEST(SeveralTeachers, EachHasTheFieldsAndDefaultsOfTheOne) {
     const auto parsed = parse_job_spec(kSpec);
     ASSERT_TRUE(parsed) << describe(parsed.error());
-    EXPECT_FALSE(parsed->teacher);
+    EXPECT_FALSE(parsed->teacher());
     EXPECT_TRUE(parsed->has_teacher());
     ASSERT_EQ(parsed->teachers.size(), 2U);
     EXPECT_THAT(parsed->teachers.at("math").endpoints, ElementsAre("http://127.0.0.1:8000"));
@@ -92,7 +92,8 @@ TEST(SeveralTeachers, WhatIsWrongWithOneNamesIt) {
 }
 
 TEST(SeveralTeachers, NamesAndNumberAreBounded) {
-    EXPECT_THAT(found({{"/teachers/a b", "{}"}}), ElementsAre(HasSubstr("/teachers/a b: is no name: must be 1 to 64")));
+    EXPECT_THAT(found({{"/teachers/a b", "{}"}}),
+                ElementsAre(HasSubstr("/teachers/a b: is not a name: must be 1 to 64")));
     EXPECT_THAT(found({{"/teachers", "{}"}}), ElementsAre("/teachers: has 1 to 16 teachers"));
     std::vector<Override> many;
     for (int i = 0; i < 15; ++i) {
@@ -111,7 +112,7 @@ TEST(SeveralTeachers, TheyFitTogether) {
                 ElementsAre("/teachers/math/top_k: is 8, but 0 of code: all teachers send top-k rows, or none does"));
     EXPECT_THAT(
         found({{"/teachers/code/top_k", "0"}, {"/teachers/math/top_k", "0"}, {"/teachers/math/targets", "hidden"}}),
-        ElementsAre(HasSubstr("/teachers/math/targets: is hidden, but a student holds the head of one teacher")));
+        ElementsAre(HasSubstr("/teachers/math/targets: is hidden, but a student can use the head of one teacher")));
     EXPECT_THAT(found({{"/teachers/code/store", "a/b"}, {"/teachers/math/store", "a/./b/"}}),
                 ElementsAre("/teachers/math/store: is that of code: each has its own"));
 }

@@ -112,7 +112,7 @@ TEST(StartingSpec, IsReadAsTheValuesThatItWasGiven) {
     ASSERT_TRUE(spec) << describe(spec.error()) << text;
     EXPECT_EQ(spec->student.model, "folder");
     EXPECT_EQ(spec->dataset.sequence_length, 9U);
-    EXPECT_FALSE(spec->teacher);
+    EXPECT_FALSE(spec->teacher());
     // Every other field stands in it, commented out.
     for (const auto& field : spec_table().fields) {
         const auto member = "\"" + std::string(field.name()) + "\": ";
@@ -210,7 +210,7 @@ TEST(NamedPaths, ThatAreNotThereAreNamed) {
     spec.dataset.eval = {folder.path().string()};
     spec.student.model = "absent";
     spec.student.tokenizer = file;
-    spec.teacher.emplace().ca_file = "absent.pem";
+    spec.teachers[""].ca_file = "absent.pem";
     spec.teachers["math"].model_dir = folder.path().string();
     spec.teachers["code"].model_dir = "absent";
     std::vector<std::string> pointers;

@@ -222,8 +222,9 @@ TEST(SpecRules, AdaptersAreOfABaseAsItIs) {
         return describe(parse_job_spec(spec_with(all)).error());
     };
     EXPECT_THAT(refusal({{"/student/init", "random"}}),
-                ::testing::StartsWith("/student/lora: adapts weights that are"));
-    EXPECT_THAT(refusal({{"/student/config", "{}"}}), ::testing::StartsWith("/student/lora: adapts the model as its"));
+                ::testing::StartsWith("/student/lora: adapts existing weights"));
+    EXPECT_THAT(refusal({{"/student/config", "{}"}}),
+                ::testing::StartsWith("/student/lora: adapts the model as it is"));
 }
 
 TEST(SpecRules, WhatIsQuantizedLearns) {
@@ -231,9 +232,9 @@ TEST(SpecRules, WhatIsQuantizedLearns) {
         return describe(parse_job_spec(spec_with(changes)).error());
     };
     EXPECT_EQ(refusal({{"/student/quantize_modules", R"(["q_proj"])"}}),
-              "/student/quantize_modules: says what is quantized: say quantization too");
+              "/student/quantize_modules: names modules to quantize: give quantization too");
     EXPECT_THAT(refusal({{"/student/quantization", "ternary"}, {"/student/lora", "{}"}}),
-                ::testing::StartsWith("/student/quantization: is of weights that learn, but with lora"));
+                ::testing::StartsWith("/student/quantization: applies to trained weights, but lora"));
 }
 
 TEST(MadeUpField, IsReadAndRefused) {

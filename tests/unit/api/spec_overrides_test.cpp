@@ -30,8 +30,8 @@ TEST(Overrides, RefuseWhatHasNoPlace) {
     };
     EXPECT_THAT(message("/a/b"), HasSubstr("/a/b"));
     EXPECT_THAT(message("/a/b"), HasSubstr("not an object"));
-    EXPECT_THAT(message("/list/7"), HasSubstr("no index"));
-    EXPECT_THAT(message("/list/x/y"), HasSubstr("no index"));
+    EXPECT_THAT(message("/list/7"), HasSubstr("not an index"));
+    EXPECT_THAT(message("/list/x/y"), HasSubstr("not an index"));
     EXPECT_THAT(message("a"), HasSubstr("begin with '/'"));
     EXPECT_THAT(message("/a~2"), HasSubstr("~0 or ~1"));
     EXPECT_THAT(message(""), HasSubstr("whole document"));

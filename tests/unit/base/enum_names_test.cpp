@@ -20,6 +20,9 @@ constexpr const auto& enum_names(Colour) {
     return kColourNames;
 }
 
+enum class Shape { round, square, nameless };
+BOOST_DESCRIBE_ENUM(Shape, round, square)
+
 struct Paint {
     Colour colour = Colour::red;
     double litres = 0;
@@ -38,6 +41,14 @@ TEST(EnumNames, GoBothWays) {
     EXPECT_FALSE(enum_from_string<Colour>("Blue"));
     EXPECT_FALSE(enum_from_string<Colour>(""));
     EXPECT_THAT(names_of(kColourNames), ElementsAre("red", "blue"));
+}
+
+TEST(EnumNames, AreTheEnumeratorsOfADescribedEnumeration) {
+    EXPECT_STREQ(to_string(Shape::square), "square");
+    EXPECT_STREQ(to_string(Shape::nameless), "unknown");
+    EXPECT_EQ(enum_from_string<Shape>("round"), Shape::round);
+    EXPECT_FALSE(enum_from_string<Shape>("nameless"));
+    EXPECT_THAT(names_of(kEnumNames<Shape>), ElementsAre("round", "square"));
 }
 
 TEST(EnumNames, AreTheValuesInJson) {

@@ -1,4 +1,4 @@
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -106,7 +106,7 @@ TEST(ReadTextFile, RefusesLargeFilesAndFolders) {
     write_bytes(folder / "a", "12345");
     EXPECT_EQ(read_text_file(folder / "a", 5).value(), "12345");
     EXPECT_THAT(read_text_file(folder / "a", 4).error().message, HasSubstr("more than the 4 allowed"));
-    EXPECT_THAT(read_text_file(folder.path(), 100).error().message, HasSubstr("is a folder, a file was expected"));
+    EXPECT_THAT(read_text_file(folder.path(), 100).error().message, HasSubstr("is a folder, not a file"));
 }
 
 }  // namespace

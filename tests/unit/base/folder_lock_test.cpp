@@ -1,4 +1,4 @@
-#include "base/folder_lock.hpp"
+#include "base/files/folder_lock.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>

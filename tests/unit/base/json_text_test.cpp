@@ -74,7 +74,7 @@ TEST(ParseJsonText, NamesTheLineThatLacksAComma) {
     EXPECT_EQ(parse_json_text(R"({"a" "b"})", 8).error().reason,
               "syntax error, line 1, column 6: a comma or a colon is missing in front of it");
     EXPECT_EQ(parse_json_text("{\"a\": 1,\n}", 8).error().reason,
-              "syntax error, line 2, column 1: no comma may stand in front of }");
+              "syntax error, line 2, column 1: remove the comma in front of }");
 }
 
 TEST(DuplicateKeys, AreNamedByTheirPointers) {

@@ -1,4 +1,4 @@
-#include "base/open_file.hpp"
+#include "base/files/open_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,11 +14,11 @@
 #include <string>
 #include <thread>
 
-#include "base/files.hpp"
-#include "base/folder_lock.hpp"
-#include "base/mapped_file.hpp"
+#include "base/files/files.hpp"
+#include "base/files/folder_lock.hpp"
+#include "base/files/mapped_file.hpp"
+#include "base/files/without_links.hpp"
 #include "base/sha256.hpp"
-#include "base/without_links.hpp"
 #include "tests/support/confined_child.hpp"
 #include "tests/support/temporary_folder.hpp"
 

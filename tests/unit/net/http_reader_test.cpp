@@ -14,7 +14,7 @@
 
 #include "net/http_error.hpp"
 
-namespace distilld::net {
+namespace distilld {
 namespace {
 
 namespace asio = boost::asio;
@@ -128,4 +128,4 @@ TEST_F(HttpReaderTest, AMessageThatIsCutIsNotMalformed) {
 }
 
 }  // namespace
-}  // namespace distilld::net
+}  // namespace distilld

@@ -17,6 +17,7 @@ PROTOCOLS = "pipeline/teacher/protocols/"
 # Where protocols may be named: their table, the registry, servers that speak them, tests.
 PROTOCOL_ROOMS = (
     PROTOCOL_TABLE,
+    PROTOCOLS + "adapters.hpp",
     PROTOCOLS + "registry.cpp",
     "server/teacher/",
     "bench/decode_bodies.cpp",
@@ -103,7 +104,7 @@ class RulesCanFail(unittest.TestCase):
             'const char* name = "kserve";\n',
             '#include "pipeline/teacher/protocols/kserve/message.hpp"\n',
         ]:
-            for path in ["pipeline/teacher/endpoint_probe.cpp", "api/spec_names.hpp", "bench/scenario.cpp"]:
+            for path in ["pipeline/teacher/probe/endpoint_probe.cpp", "api/spec_names.hpp", "bench/scenario.cpp"]:
                 self.refuse(path, text)
         self.refuse("pipeline/teacher/protocols/seed.cpp", "\n\nkserve::kJsonContentType;\n", line=3)
 
@@ -133,7 +134,7 @@ class RulesCanFail(unittest.TestCase):
             "tests/unit/a.cpp",
         ]:
             self.accept(path, "TeacherProtocol::kserve\n")
-        self.accept("pipeline/teacher/endpoint_probe.cpp", "// as kserve does\n")
+        self.accept("pipeline/teacher/probe/endpoint_probe.cpp", "// as kserve does\n")
         self.accept("docs/teacher-protocols.md", "kserve\n")
 
 

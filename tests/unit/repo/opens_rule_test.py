@@ -18,35 +18,33 @@ CHECKED = ("api/", "base/", "models/", "pipeline/", "server/")
 # What opens what no job spec has named, and why.
 EXCEPTIONS = {
     # The one place.
-    "base/open_file.cpp": "opens",
-    "base/without_links.cpp": "opens",
-    "base/files.cpp": "names in a folder that open_folder_of() has opened",
+    "base/files/open_file.cpp": "opens",
+    "base/files/without_links.cpp": "opens",
+    "base/files/files.cpp": "names in a folder that open_folder_of() has opened",
     # The kernel's own files.
     "base/cores.cpp": "/proc",
-    "models/network/compute_dtype.cpp": "/proc",
     "models/training/device_memory.cpp": "/proc, /sys",
     "pipeline/store/shard_leases.cpp": "/proc",
-    "server/estimate/estimate_inputs.cpp": "/proc",
-    "server/jobs/estimate_process.cpp": "/proc",
-    "server/jobs/slot_plan.cpp": "/sys",
+    "server/jobs/checks/estimate_process.cpp": "/proc",
+    "server/jobs/table/slot_plan.cpp": "/sys",
     "server/supervisor/child_process.cpp": "/dev/null",
     "server/supervisor/oom_kills.cpp": "/proc, /sys",
     "server/support/process_metrics.cpp": "/proc",
     # What somebody names on his own command line, with his own rights.
     "pipeline/graph/trace_writer.cpp": "--trace, which no spec names",
     "server/cli/files.cpp": "the command line's",
-    "server/cli/job_download.cpp": "the command line's",
+    "server/cli/jobs/job_download.cpp": "the command line's",
     "server/cli/store_command.cpp": "the command line's",
     "server/settings/spec_docs_main.cpp": "the command line's",
     # The service's data folder, which no spec may name.
     "server/cli/serve_command.cpp": "the data folder",
-    "server/jobs/job_logs.cpp": "the data folder",
+    "server/jobs/store/job_logs.cpp": "the data folder",
     "server/openai/file_store.cpp": "the data folder",
     "server/openai/file_upload.cpp": "the data folder",
     "server/security/audit_log.cpp": "the data folder",
     "server/security/key_file.cpp": "the data folder",
     # What a job wrote, read by the service.
-    "server/jobs/artifact_folder.cpp": "folder by folder, without links",
+    "server/jobs/routes/artifact_folder.cpp": "folder by folder, without links",
     "server/openai/model_routes.cpp": "outputs in the data folder",
 }
 
@@ -57,7 +55,7 @@ def opens_rule(files):
             continue
         clean = without_comments(text)
         for match in OPENS.finditer(clean):
-            yield f"{path}:{line_of(clean, match.start())}: {match.group(0)} goes past base/open_file.hpp"
+            yield f"{path}:{line_of(clean, match.start())}: {match.group(0)} goes past base/files/open_file.hpp"
 
 
 def needless_exception_rule(files):
@@ -87,7 +85,7 @@ class OpensRules(RuleTest):
             "remove_tree(folder);",
         ):
             self.accept(opens_rule, {"pipeline/data/x.cpp": line})
-        self.accept(opens_rule, {"tests/x.cpp": "std::ifstream in(file);", "base/open_file.cpp": "::open(p, 0);"})
+        self.accept(opens_rule, {"tests/x.cpp": "std::ifstream in(file);", "base/files/open_file.cpp": "::open(p, 0);"})
 
     def test_an_exception_that_opens_nothing_is_refused(self):
         files = dict.fromkeys(EXCEPTIONS, "std::ifstream in(file);")

@@ -1,5 +1,7 @@
 """Rules of style that no tool checks: #pragma once, columns, lines of a file, what must not be named."""
 
+import collections
+import pathlib
 import re
 import sys
 import unittest
@@ -32,6 +34,9 @@ MACHINE_PATH = re.compile(r"(?<![\w.}\])*-])/(" + "wo" + r"rk|" + "ro" + r"ot)(/
 # A file has one job, and is read whole.
 LINES = 450
 COUNTED = (*CPP, ".py", ".sh")
+
+# A folder is taken in at a glance; more files than this want subfolders.
+FOLDER_FILES = 40
 
 # The one place that turns JSON into text.
 JSON_WRITER = "base/json_text.cpp"
@@ -69,6 +74,13 @@ def lines_rule(files):
         count = text.count("\n")
         if path.endswith(COUNTED) and count > LINES:
             yield f"{path}:{LINES}: {count} lines, {LINES} are allowed: split the file"
+
+
+def folders_rule(files):
+    counts = collections.Counter(str(pathlib.PurePath(path).parent) for path in cpp_files(files))
+    for folder, count in sorted(counts.items()):
+        if count > FOLDER_FILES:
+            yield f"{folder}: {count} source files, {FOLDER_FILES} are allowed: give it subfolders"
 
 
 def json_text_rule(files):
@@ -129,7 +141,10 @@ def const_data_rule(files):
             yield f"{path}:{line_of(text, match.start())}: static_cast<const T*>(….const_data_ptr()) links everywhere"
 
 
-RULES = [pragma_rule, columns_rule, lines_rule, places_rule, json_text_rule, namespace_rule, const_data_rule]
+RULES = [
+    *[pragma_rule, columns_rule, lines_rule, folders_rule, places_rule, json_text_rule, namespace_rule],
+    const_data_rule,
+]
 
 
 class RulesCanFail(RuleTest):
@@ -155,6 +170,11 @@ class RulesCanFail(RuleTest):
             lines_rule, {"api/a.cpp": "\n" * 451, "scripts/a.sh": "\n" * 451}, "api/a.cpp:450", "scripts/a.sh:450"
         )
         self.accept(lines_rule, {"api/a.cpp": "\n" * 450, "docs/a.md": "\n" * 1000})
+
+    def test_folders(self):
+        files = {f"base/{number}.cpp": "" for number in range(FOLDER_FILES)}
+        self.accept(folders_rule, files)
+        self.refuse(folders_rule, {**files, "base/one_more.hpp": "", "base/files/other.cpp": ""}, "base")
 
     def test_json_text(self):
         text = "\nauto text = boost::json::serialize(value);"

@@ -4,11 +4,10 @@
 #include <string_view>
 #include <utility>
 
+#include "net/http_failure.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_codec.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
-#include "pipeline/teacher/protocols/kserve/model_config.hpp"
 #include "pipeline/teacher/protocols/kserve/output_choice.hpp"
-#include "pipeline/teacher/transport/http_failure.hpp"
 
 namespace distilld::kserve {
 namespace asio = boost::asio;
@@ -17,11 +16,11 @@ namespace {
 
 constexpr const char* kNotReady = "the teacher is not ready: ";
 constexpr const char* kNoMetadata = "the model's metadata cannot be read: ";
-/// Triton's answer to the question whether it is ready, while it loads a model.
+/// Triton's status for its readiness page while it loads a model.
 constexpr unsigned kTritonLoading = 400;
-/// Every server's answer to the question what a model is that it has not got (yet).
+/// The status of the metadata page for a model that the server does not have (yet).
 constexpr unsigned kNoSuchModel = 404;
-/// Of a position, to see whether a head fits hidden states.
+/// Tokens per position, to check that a head fits the hidden states.
 constexpr std::uint32_t kTokensToCompare = 8;
 constexpr std::string_view kModels = "/v2/models/";
 constexpr std::string_view kInfer = "/infer";
@@ -35,7 +34,7 @@ FetchError refusal(FailureKind kind, std::string message) {
     return {kind, std::move(message), std::nullopt};
 }
 
-/// Paths beside the infer path `…/v2/models/NAME[/versions/V]/infer`.
+/// Paths that belong to the infer path `…/v2/models/NAME[/versions/V]/infer`.
 struct Paths {
     std::string metadata;   ///< of the model
     std::string readiness;  ///< of the server
@@ -61,7 +60,7 @@ class Adapter final : public TeacherProtocolAdapter {
     Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
         Dialect own;
         own.metadata = own_teacher_metadata(model_);
-        // How wide hidden states are is not known before the endpoint has been asked.
+        // The width of hidden states is unknown before the endpoint has been asked.
         if (wanted.targets == TargetsChoice::hidden) {
             wanted.targets = TargetsChoice::automatic;
         }
@@ -131,7 +130,7 @@ class Adapter final : public TeacherProtocolAdapter {
         if (!ready) {
             co_return prefixed(kNotReady, ready.error());
         }
-        // A gateway may offer the model without the server's own health page.
+        // A gateway may offer the model without the server's health page.
         const bool no_such_page = ready->status == 404 || ready->status == 405;
         if (!is_success(*ready) && !no_such_page) {
             co_return prefixed(kNotReady, failure_of_status(dialogue.page(paths_.readiness), *ready));
@@ -155,8 +154,8 @@ class Adapter final : public TeacherProtocolAdapter {
         co_return std::move(*metadata);
     }
 
-    /// What Triton says of a model beside the protocol; nothing of a server that has no such page, or of one whose
-    /// metadata states its limits.
+    /// Reads Triton's configuration of a model, which is outside of the protocol. Empty if the server has no such page,
+    /// or if the metadata states the limits.
     asio::awaitable<FetchResult<ModelConfig>> read_config(ProbeDialogue& dialogue,
                                                           const ModelMetadata& metadata) const {
         if (metadata.parameters.contains("max_batch_size") || metadata.parameters.contains("max_tokens")) {
@@ -170,10 +169,10 @@ class Adapter final : public TeacherProtocolAdapter {
             co_return ModelConfig();
         }
         const auto config = parse_model_config(body_text(*response));
-        co_return config ? *config : ModelConfig();  // what is no configuration says nothing
+        co_return config ? *config : ModelConfig();  // an invalid configuration is ignored
     }
 
-    /// With binary tensors, or with JSON tensors where the server refuses those; `dialect` says which.
+    /// Requests binary tensors, or JSON tensors if the server refuses those; sets `dialect` accordingly.
     asio::awaitable<FetchResult<EndpointAnswer>> first_answer(ProbeDialogue& dialogue, TargetsWanted wanted,
                                                               Dialect& dialect) const {
         const auto codec = make_infer_codec(url_, wanted, dialect, buffers_);
@@ -184,7 +183,7 @@ class Adapter final : public TeacherProtocolAdapter {
         if (answer || is_outage(answer.error().kind)) {
             co_return answer;
         }
-        // MLServer refuses binary requests with 500 and no reason.
+        // MLServer refuses binary requests with 500 and gives no reason.
         dialect.binary_tensor_requests = false;
         const auto plain = make_infer_codec(url_, wanted, dialect, buffers_);
         if (!plain) {
@@ -205,8 +204,8 @@ class Adapter final : public TeacherProtocolAdapter {
         co_return failure;
     }
 
-    /// What the model itself says of the probe's tokens, against which its head can be held; nothing when it has no
-    /// output for that.
+    /// The model's own rows for the probe's tokens, to check its head against them; empty if the model has no such
+    /// output.
     asio::awaitable<FetchResult<std::optional<TeacherTargets>>> own_rows(ProbeDialogue& dialogue, TargetsWanted wanted,
                                                                          Dialect dialect) const {
         wanted.top_k = kTokensToCompare;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "pipeline/teacher/transport/body_buffer.hpp"
+#include "net/body_buffer.hpp"
 
 namespace distilld::kserve {
 
@@ -24,7 +24,7 @@ std::optional<Parameter> parameter_of(od::value value) {
             return Parameter(number.as_double());
         }
         default:
-            return std::nullopt;  // null, or a structure that some extension of a server adds: not ours to read
+            return std::nullopt;  // null, or a server's extension, which is ignored
     }
 }
 
@@ -143,7 +143,7 @@ void BodyReader::take_binary(InferTensor& tensor, const Parameter& stated_size, 
 }
 
 void BodyReader::read_json(InferTensor& tensor, std::string_view data, std::uint64_t count, std::uint64_t bytes) const {
-    // A JSON number and its comma take two bytes at least, so the text bounds the memory.
+    // A JSON number and its comma take at least two bytes, so the text bounds the memory.
     if (count > json_bytes_ / 2 + 1) {
         fail(tensor_label(tensor.name) + ": 'data' cannot hold the " + std::to_string(count) + " values of its shape");
     }
@@ -183,7 +183,7 @@ InferTensor BodyReader::tensor(od::object object, std::string_view role) {
         } else if (key == "parameters") {
             parameters = parameters_in(value, where);
         } else if (key == "data") {
-            // Read below, when datatype and shape are known: they may come behind it.
+            // Read below, after datatype and shape, which may follow it.
             od::array array;
             if (value.get_array().get(array) != simdjson::SUCCESS) {
                 fail(where + ": 'data' is not an array");

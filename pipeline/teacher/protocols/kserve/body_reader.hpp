@@ -13,8 +13,8 @@
 
 #include "pipeline/teacher/protocols/kserve/message.hpp"
 
-/// How the parser of messages reads the parts of a body. Failures are thrown as ErrorException (or as simdjson's own
-/// exception, where the JSON itself is broken).
+/// Reads the parts of a body. Failures are thrown as ErrorException (or as simdjson's own exception, if the JSON itself
+/// is invalid).
 namespace distilld::kserve {
 
 [[noreturn]] void fail(std::string message);
@@ -26,43 +26,43 @@ namespace distilld::kserve {
 [[nodiscard]] std::optional<simdjson::ondemand::value> optional_field(simdjson::ondemand::object& object,
                                                                       std::string_view name);
 
-/// A text; `name` and `where` are what messages call it.
+/// Reads a string; messages call it by `name` and `where`.
 [[nodiscard]] std::string string_of(simdjson::ondemand::value value, std::string_view name, std::string_view where);
 
-/// Empty when the field is not there and not `required`.
+/// Empty if the field is absent and not `required`.
 [[nodiscard]] std::string string_field(simdjson::ondemand::object& object, std::string_view name,
                                        std::string_view where, bool required);
 
-/// The `parameters` of an object, without those that are neither text, number nor truth value.
+/// The `parameters` of an object that are texts, numbers or booleans.
 [[nodiscard]] Parameters parameters_of(simdjson::ondemand::object& object, std::string_view where);
 [[nodiscard]] Parameters parameters_in(simdjson::ondemand::value value, std::string_view where);
 
-/// `wildcards`: -1 is a size too.
+/// `wildcards`: -1 is a valid size.
 [[nodiscard]] std::vector<std::int64_t> shape_in(std::optional<simdjson::ondemand::value> value,
                                                  const std::string& where, std::size_t max_rank, bool wildcards);
 [[nodiscard]] std::vector<std::int64_t> shape_of(simdjson::ondemand::object& object, const std::string& where,
                                                  std::size_t max_rank, bool wildcards);
 
-/// Reads the numbers of a `data` array, flat or nested in the form of the shape, into `out`: `count` elements of the
-/// tensor's datatype. `array` is its JSON, from bracket to bracket; kNumberTextPadding bytes can be read behind it.
+/// Reads the numbers of a `data` array, flat or nested as the shape is, into `out`: `count` elements of the tensor's
+/// datatype. `array` is its JSON from bracket to bracket; kNumberTextPadding bytes are readable after it.
 void read_data(std::string_view array, const InferTensor& tensor, std::uint64_t count, std::byte* out);
 
-/// Reads tensors: those in JSON, and those in the binary part, of which it knows how much is taken.
+/// Reads tensors from JSON and from the binary part.
 class BodyReader {
   public:
-    /// `binary` is what follows the JSON part of `json_bytes` bytes; `has_binary` says whether the message announced
-    /// one. `owner` keeps it alive. `limits` and `buffers` (may be null) must outlive the reader.
+    /// `binary` follows the JSON part of `json_bytes` bytes; `has_binary` says whether the message announced one.
+    /// `owner` keeps it alive. `limits` and `buffers` (may be null) must outlive the reader.
     BodyReader(std::span<const std::byte> binary, bool has_binary, std::shared_ptr<const void> owner,
                const MessageLimits& limits, std::size_t json_bytes, BufferPool* buffers);
 
-    /// The array `field` of tensors. `role` is what messages call one of them.
+    /// Reads the array `field` of tensors. Messages call each of them a `role`.
     [[nodiscard]] std::vector<InferTensor> tensors(simdjson::ondemand::object& object, std::string_view field,
                                                    std::string_view role);
-    /// The same of an array that was found; null is none.
+    /// The same for an array that was found; empty if null.
     [[nodiscard]] std::vector<InferTensor> tensors(std::optional<simdjson::ondemand::value> value,
                                                    std::string_view field, std::string_view role);
 
-    /// Fails when binary data is left over.
+    /// Fails if binary data is left over.
     void check_all_taken() const;
 
   private:

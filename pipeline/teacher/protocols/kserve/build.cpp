@@ -15,7 +15,7 @@ static_assert(std::endian::native == std::endian::little, "tensors are sent in t
 namespace distilld::kserve {
 namespace {
 
-/// Appends JSON text. Written by hand because a data array may hold millions of numbers.
+/// Appends JSON text. Not Boost.JSON, because a data array may hold millions of numbers.
 class JsonWriter {
   public:
     explicit JsonWriter(std::string& out) : out_(out) {}
@@ -70,7 +70,7 @@ void write_elements(JsonWriter& json, std::span<const std::byte> bytes, Write wr
     json.raw("]");
 }
 
-/// False when there is a NaN.
+/// False if there is a NaN.
 bool write_data(JsonWriter& json, const InferTensor& tensor) {
     bool finite = true;
     const auto real = [&](auto value, auto max) {
@@ -192,7 +192,7 @@ Result<void> write_tensors(JsonWriter& json, const std::vector<InferTensor>& ten
     return {};
 }
 
-/// Adds the binary part behind the JSON that is in `message.body`.
+/// Appends the binary part to the JSON in `message.body`.
 void append_binary(EncodedMessage& message, const std::vector<InferTensor>& tensors) {
     std::size_t bytes = 0;
     bool any = false;

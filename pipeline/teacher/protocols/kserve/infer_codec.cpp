@@ -16,11 +16,11 @@
 namespace distilld::kserve {
 namespace {
 
-/// Text of one number in JSON with what surrounds it, at most.
+/// Maximum bytes of a number in JSON, including its separators.
 constexpr std::uint64_t kJsonNumberBytes = 32;
 constexpr std::uint64_t kMessageBytes = 64U << 10U;
 
-/// Bytes of the JSON part, when the answer has a binary part behind it.
+/// Length of the JSON part, if the answer has a binary part after it.
 Result<std::optional<std::size_t>> json_length_of(const HttpResponse& response) {
     const std::string* text = response.header(kHeaderLengthField);
     if (text == nullptr) {
@@ -34,7 +34,7 @@ Result<std::optional<std::size_t>> json_length_of(const HttpResponse& response) 
     return std::optional<std::size_t>(length);
 }
 
-/// The body, when a tensor lies in it, and the tensors that came as JSON.
+/// Memory of the body, if a tensor lies in it, and of tensors that came as JSON.
 std::size_t held_bytes_of(const InferResponse& message, const BodyBuffer& body) {
     std::size_t bytes = 0;
     bool in_body = false;
@@ -74,7 +74,7 @@ class InferCodec final : public TeacherCodec {
             return inputs.error();
         }
         message.inputs = std::move(*inputs);
-        // Parameters are for our own teacher; TensorRT-LLM's take none, and others ignore what they do not know.
+        // Parameters are for our own teacher; TensorRT-LLM's models take none, and other servers ignore unknown ones.
         if (k) {
             message.parameters["mode"] = std::string("topk");
             message.parameters["top_k"] = std::int64_t{*k};
@@ -122,7 +122,7 @@ class InferCodec final : public TeacherCodec {
         }
         if (asks_for_topk() && dialect_.honoured_k != 0 && targets->width != dialect_.honoured_k) {
             return teacher_error("the answer has " + std::to_string(targets->width) +
-                                 " entries a position, the probe found " + std::to_string(dialect_.honoured_k));
+                                 " entries per position, the probe found " + std::to_string(dialect_.honoured_k));
         }
         if (asks_for_hidden_states()) {
             if (const auto other = other_head(*message, *targets)) {
@@ -152,7 +152,7 @@ class InferCodec final : public TeacherCodec {
                                       : json_wire_bytes(numbers, dialect_.json_number_bytes, size.max_accepted_bytes);
             size.held_bytes = positions * (k * (element_bytes("topk_ids") + element_bytes("topk_logprobs")) +
                                            element_bytes("tail_logprob"));
-            // Binary tensors are targets as they come.
+            // Binary tensors are used as targets without decoding.
             size.decode_bytes = binary ? 0 : json_decode_bytes(size.held_bytes, 2 * numbers);
             return size;
         }
@@ -216,7 +216,7 @@ class InferCodec final : public TeacherCodec {
         return topk;
     }
 
-    /// What is wrong with hidden states that are not for the head that the metadata announced.
+    /// Returns what is wrong with hidden states that do not match the announced head.
     [[nodiscard]] std::optional<std::string> other_head(const InferResponse& message,
                                                         const TeacherTargets& targets) const {
         if (targets.width != choice_.width) {
@@ -246,13 +246,13 @@ class InferCodec final : public TeacherCodec {
         return names;
     }
 
-    /// Of an element of an output over the wire; 0 when the model does not have it.
+    /// Bytes of an output's element on the wire; 0 if the model lacks the output.
     [[nodiscard]] std::uint64_t sent_bytes(std::string_view output) const {
         const TensorSpec* spec = dialect_.metadata.find_output(output);
         return spec == nullptr ? 0 : datatype_size(spec->datatype).value_or(8);
     }
 
-    /// Of an output; 0 when the model does not have it.
+    /// Bytes of an output's element in memory; 0 if the model lacks the output.
     [[nodiscard]] std::uint64_t element_bytes(std::string_view output) const {
         const TensorSpec* spec = dialect_.metadata.find_output(output);
         return spec == nullptr ? 0 : held_element_bytes(spec->datatype);

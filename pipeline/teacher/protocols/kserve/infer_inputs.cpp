@@ -16,8 +16,8 @@ namespace {
 constexpr std::string_view kMask = "attention_mask";
 constexpr std::string_view kPositions = "position_ids";
 
-/// Inputs that we know how to fill. The first two are our own teacher's, the next three TensorRT-LLM's, then two of
-/// exported transformers, and how some models take k.
+/// Supported inputs. The first two are our own teacher's, the next three TensorRT-LLM's; then come two of exported
+/// transformers, and two names for k.
 constexpr std::string_view kKnownInputs[] = {
     "input_ids", "seq_lens", "input_lengths", "request_output_len", "return_context_logits", kMask, kPositions,
     "top_k",     "k"};
@@ -30,7 +30,7 @@ bool is_integer(std::string_view datatype) {
     return datatype.find("INT") != std::string_view::npos;
 }
 
-/// What is wrong with an input that we know, if anything.
+/// Returns what is wrong with a supported input, if anything.
 std::optional<std::string> input_defect(const TensorSpec& spec) {
     const auto needs = [&](const char* what) {
         return "input '" + spec.name + "' has datatype " + spec.datatype + ", " + what + " is needed";
@@ -51,7 +51,7 @@ std::optional<std::string> input_defect(const TensorSpec& spec) {
     return std::nullopt;
 }
 
-/// How the batch's rank-1 values are shaped: metadata says [B] or [B, 1].
+/// Shape of a value per sequence: [B] or [B, 1], as the metadata says.
 std::vector<std::int64_t> per_sequence_shape(const TensorSpec& spec, std::uint32_t rows) {
     if (spec.shape.size() >= 2) {
         return {rows, 1};
@@ -59,7 +59,7 @@ std::vector<std::int64_t> per_sequence_shape(const TensorSpec& spec, std::uint32
     return {rows};
 }
 
-/// Integers in the datatype that the model declares.
+/// A tensor of integers in the datatype that the model declares.
 Result<InferTensor> integer_tensor(const TensorSpec& spec, std::vector<std::int64_t> shape,
                                    std::vector<std::int32_t> values, bool binary) {
     if (spec.datatype == "INT32" || spec.datatype == "UINT32") {
@@ -72,7 +72,7 @@ Result<InferTensor> integer_tensor(const TensorSpec& spec, std::vector<std::int6
     return teacher_error("input '" + spec.name + "' has datatype " + spec.datatype + ", an integer is needed");
 }
 
-/// A one for each of `count` elements, in any datatype.
+/// A tensor of ones with `count` elements, in any datatype.
 InferTensor ones(const TensorSpec& spec, std::vector<std::int64_t> shape, std::size_t count, bool binary) {
     const auto filled = [&](auto one) {
         return make_tensor(spec.name, spec.datatype, std::move(shape), std::vector<decltype(one)>(count, one), binary);
@@ -101,7 +101,7 @@ InferTensor ones(const TensorSpec& spec, std::vector<std::int64_t> shape, std::s
     }
 }
 
-/// 0 to columns − 1, for each sequence where the model wants them apart.
+/// 0 to columns − 1, repeated per sequence if the model's shape has a batch dimension.
 std::vector<std::int32_t> positions_of(const TensorSpec& spec, const RequestPart& part) {
     std::vector<std::int32_t> positions;
     for (std::uint32_t row = 0; row < (spec.shape.size() == 1 ? 1 : part.rows); ++row) {
@@ -112,7 +112,7 @@ std::vector<std::int32_t> positions_of(const TensorSpec& spec, const RequestPart
     return positions;
 }
 
-/// One input of the model; nothing when this form of request leaves it out.
+/// One input of the model; empty if this request leaves it out.
 Result<std::optional<InferTensor>> make_input(const TensorSpec& spec, const TokenBatch& tokens, const RequestPart& part,
                                               std::optional<std::uint32_t> asked_k, bool binary) {
     const auto integers = [&](std::vector<std::int64_t> shape,
@@ -130,8 +130,8 @@ Result<std::optional<InferTensor>> make_input(const TensorSpec& spec, const Toke
         return integers(per_sequence_shape(spec, part.rows), lengths_of(tokens, part));
     }
     if (spec.name == "input_lengths") {
-        // The padded length: padding stands on the right, so it cannot change an earlier row, and the answer keeps the
-        // shape [B, T, V].
+        // The padded length, so that the answer keeps the shape [B, T, V]. Padding is on the right, so it cannot change
+        // an earlier row.
         return integers(per_sequence_shape(spec, part.rows),
                         std::vector<std::int32_t>(part.rows, static_cast<std::int32_t>(part.columns)));
     }
@@ -143,7 +143,7 @@ Result<std::optional<InferTensor>> make_input(const TensorSpec& spec, const Toke
                                                       std::vector<std::uint8_t>(part.rows, 1), binary));
     }
     if (spec.name == kMask) {
-        // Padding is attended to: it stands on the right, where no row that carries a loss sees it.
+        // Padding is not masked: it is on the right, where no row with a loss attends to it.
         return std::optional<InferTensor>(
             ones(spec, {part.rows, part.columns}, std::size_t{part.rows} * part.columns, binary));
     }
@@ -178,7 +178,7 @@ Result<void> check_inputs(const ModelMetadata& metadata, const std::vector<std::
         return teacher_error("the model has no input 'input_ids' (its inputs: " + names_of(metadata.inputs) + ")");
     }
     for (const TensorSpec& spec : metadata.inputs) {
-        // Metadata does not say which inputs are optional (TensorRT-LLM has dozens): those we do not know are left out.
+        // Metadata does not say which inputs are optional (TensorRT-LLM has dozens), so unknown inputs are left out.
         if (const auto defect = is_known(spec.name) ? input_defect(spec) : std::nullopt) {
             return teacher_error(*defect);
         }

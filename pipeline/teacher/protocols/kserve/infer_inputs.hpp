@@ -12,15 +12,15 @@
 
 namespace distilld::kserve {
 
-/// Whether we can fill the model's inputs: it has `input_ids`, those that we know have a fitting datatype and rank, and
-/// we know all of `required`. The error names those that do not.
+/// Checks that all needed inputs can be filled: `input_ids` exists, known ones have a valid datatype and rank, and all
+/// of `required` are known. The error names the others.
 [[nodiscard]] Result<void> check_inputs(const ModelMetadata& metadata, const std::vector<std::string>& required);
 
-/// The inputs that we do not know how to fill.
+/// The inputs that are not sent because they are unknown.
 [[nodiscard]] std::vector<TensorSpec> inputs_left_out(const ModelMetadata& metadata);
 
-/// The model's inputs for the sequences of a part, as far as we know how to fill them, in the order of the metadata.
-/// `asked_k`: top-k rows are wanted. `binary`: as binary tensor data.
+/// The known inputs for the sequences of a part, in the order of the metadata. `asked_k`: k, if top-k rows are wanted.
+/// `binary`: as binary tensor data.
 [[nodiscard]] Result<std::vector<InferTensor>> make_inputs(const ModelMetadata& metadata, const TokenBatch& tokens,
                                                            const RequestPart& part,
                                                            std::optional<std::uint32_t> asked_k, bool binary);

@@ -13,13 +13,13 @@
 namespace distilld::kserve {
 namespace {
 
-/// What keeps the arrays of the targets alive: tensors of the message, and what had to be converted.
+/// Keeps the arrays of the targets alive: tensors of the message, and converted arrays.
 struct Holder {
     std::vector<std::shared_ptr<const void>> tensors;
     std::vector<std::vector<float>> floats;
     std::vector<std::vector<std::int32_t>> integers;
 
-    // Converted arrays must not move once a view points at them: room for each output.
+    // Converted arrays must not move while views point to them, so space for all outputs is reserved.
     Holder() {
         floats.reserve(3);
         integers.reserve(1);
@@ -58,7 +58,7 @@ Result<ArrayView> float_view(const InferTensor& tensor, Holder& holder) {
                          ", a floating-point type is needed");
 }
 
-/// The tail is f32 by contract.
+/// The tail must be f32.
 Result<ArrayView> tail_view(const InferTensor& tensor, Holder& holder) {
     const auto view = float_view(tensor, holder);
     if (!view || view->type == ElementType::f32) {
@@ -72,7 +72,7 @@ Result<ArrayView> tail_view(const InferTensor& tensor, Holder& holder) {
     return ArrayView{ElementType::f32, std::as_bytes(std::span(wide))};
 }
 
-/// A view of ids; 64-bit ones are narrowed.
+/// A view of ids; 64-bit ids are narrowed.
 Result<ArrayView> id_view(const InferTensor& tensor, Holder& holder) {
     if (tensor.datatype == "INT32" || tensor.datatype == "UINT32") {
         holder.tensors.push_back(tensor.owner);
@@ -189,7 +189,7 @@ Result<TeacherTargets> read_floats(const InferResponse& message, std::string_vie
 
 std::uint64_t held_element_bytes(std::string_view datatype) noexcept {
     const std::uint64_t sent = datatype_size(datatype).value_or(sizeof(float));
-    // 8-byte elements are narrowed into arrays of their own, beside the body.
+    // 8-byte elements are narrowed into separate arrays, in addition to the body.
     return sent == 8 ? sent + 4 : sent;
 }
 

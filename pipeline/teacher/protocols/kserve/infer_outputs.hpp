@@ -10,15 +10,15 @@
 
 namespace distilld::kserve {
 
-/// Targets of a part from the outputs topk_ids, topk_logprobs and, when it is there, tail_logprob. Views of the
-/// message's tensors where their datatypes allow; the result keeps those alive. Errors name the output.
+/// Targets of a part from the outputs topk_ids, topk_logprobs and, if present, tail_logprob. They are views of the
+/// message's tensors if the datatypes allow it; the result keeps the tensors alive. Errors name the output.
 [[nodiscard]] Result<TeacherTargets> read_topk(const InferResponse& message, const RequestPart& part);
 
-/// The same from one output: logits [B, T, V] or hidden states [B, T, H], as `kind` says.
+/// The same from one output: logits [B, T, V] or hidden states [B, T, H], according to `kind`.
 [[nodiscard]] Result<TeacherTargets> read_floats(const InferResponse& message, std::string_view output,
                                                  TeacherTargets::Kind kind, const RequestPart& part);
 
-/// Memory that one element of an output takes as part of the targets, when its datatype is as the metadata says.
+/// Memory per element of an output in the targets, if its datatype is as in the metadata.
 [[nodiscard]] std::uint64_t held_element_bytes(std::string_view datatype) noexcept;
 
 }  // namespace distilld::kserve

@@ -24,7 +24,7 @@ class JsonParsers;
 /// Messages of the KServe v2 / Open Inference Protocol over HTTP, with the binary tensor data extension
 /// (triton-inference-server/server docs/protocol/extension_binary_data.md). Both directions, no I/O.
 ///
-/// A message body is a JSON object, followed (when some tensor is binary) by the raw tensors in the order of the JSON:
+/// A message body is a JSON object, followed (if any tensor is binary) by the raw tensors in the order of the JSON:
 /// little-endian, row-major, without padding. The HTTP header `Inference-Header-Content-Length` then holds the length
 /// of the JSON part, and the content type is application/octet-stream.
 namespace distilld::kserve {
@@ -33,14 +33,14 @@ inline constexpr std::string_view kHeaderLengthField = "Inference-Header-Content
 inline constexpr std::string_view kBinaryContentType = "application/octet-stream";
 inline constexpr std::string_view kJsonContentType = "application/json";
 
-/// Bytes of one element of FP16, BF16, FP32, FP64, INT8…INT64, UINT8…UINT64, BOOL; nothing for another name (BYTES has
-/// no fixed size and is not supported).
+/// Bytes per element of FP16, BF16, FP32, FP64, INT8…INT64, UINT8…UINT64, BOOL; empty for another name (BYTES has no
+/// fixed size and is not supported).
 [[nodiscard]] std::optional<std::size_t> datatype_size(std::string_view datatype) noexcept;
 
-/// Product of the dimensions; nothing when one is negative or the product overflows.
+/// Product of the dimensions; empty if one is negative or the product overflows.
 [[nodiscard]] std::optional<std::uint64_t> element_count(std::span<const std::int64_t> shape) noexcept;
 
-/// One input or output as model metadata lists it; -1 = any size.
+/// One input or output in the model metadata; -1 = any size.
 struct TensorSpec {
     std::string name;
     std::string datatype;
@@ -48,17 +48,17 @@ struct TensorSpec {
 };
 
 /// A tensor of a message. `bytes` is little-endian and row-major, product(shape) × datatype_size long, and possibly
-/// unaligned when it lies inside a body: copy it, do not cast it.
+/// unaligned inside a body: copy it, do not cast it.
 struct InferTensor {
     std::string name;
     std::string datatype;
     std::vector<std::int64_t> shape;
     std::span<const std::byte> bytes;
-    std::shared_ptr<const void> owner;  ///< keeps `bytes` alive; empty when the caller does
+    std::shared_ptr<const void> owner;  ///< keeps `bytes` alive; empty if the caller does
     bool binary = true;                 ///< written as binary data, or was read as such
 };
 
-/// A tensor that owns a copy of `values`. The caller answers for datatype and shape matching them.
+/// A tensor that owns a copy of `values`. The caller must pass a matching datatype and shape.
 template <class T>
 [[nodiscard]] InferTensor make_tensor(std::string name, std::string datatype, std::vector<std::int64_t> shape,
                                       std::vector<T> values, bool binary = true) {
@@ -74,7 +74,7 @@ template <class T>
     return tensor;
 }
 
-/// Elements of a tensor whose datatype has the width of T, copied out (the bytes may be unaligned).
+/// Copies out the elements of a tensor with a datatype as wide as T (the bytes may be unaligned).
 template <class T>
 [[nodiscard]] std::vector<T> copy_elements(const InferTensor& tensor) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -90,7 +90,7 @@ using Parameters = std::map<std::string, Parameter>;
 
 struct RequestedOutput {
     std::string name;
-    std::optional<bool> binary;  ///< absent = as InferRequest::binary_data_output says
+    std::optional<bool> binary;  ///< absent = as InferRequest::binary_data_output
 };
 
 struct InferRequest {
@@ -100,7 +100,7 @@ struct InferRequest {
     std::vector<RequestedOutput> outputs;  ///< empty = all
     std::optional<bool> binary_data_output;
 
-    /// Whether this output is to be sent as binary data.
+    /// Whether this output must be sent as binary data.
     [[nodiscard]] bool wants_binary(std::string_view output) const;
 };
 
@@ -114,9 +114,9 @@ struct InferResponse {
     [[nodiscard]] const InferTensor* find(std::string_view output) const noexcept;
 };
 
-/// What goes into an HTTP message.
+/// The contents of an HTTP message.
 struct EncodedMessage {
-    std::optional<std::size_t> json_header_length;  ///< set when the body holds binary data: the header of that name
+    std::optional<std::size_t> json_header_length;  ///< set if the body holds binary data: value of the header
     std::string body;
     [[nodiscard]] std::string_view content_type() const noexcept {
         return json_header_length ? kBinaryContentType : kJsonContentType;
@@ -131,23 +131,23 @@ struct MessageLimits {
     std::size_t max_rank = 8;
 };
 
-/// What a reader of many answers lends to each; null: it takes memory of its own.
+/// Memory shared by many parsed answers; null: the parser allocates its own.
 struct ParserMemory {
     JsonParsers* parsers = nullptr;
-    BufferPool* buffers = nullptr;  ///< of tensors that come as JSON
+    BufferPool* buffers = nullptr;  ///< for tensors that come as JSON
 };
 
 /// Tensors with `binary` go into the binary part, others become a flat JSON `data` array. JSON has no infinities: they
-/// are written as the largest finite value of the datatype; a NaN, a size that does not fit the shape or an unknown
-/// datatype is an error that names the tensor.
+/// become the largest finite value of the datatype. A NaN, a size that does not fit the shape or an unknown datatype is
+/// an error that names the tensor.
 [[nodiscard]] Result<EncodedMessage> build_infer_request(const InferRequest& request);
 [[nodiscard]] Result<EncodedMessage> build_infer_response(const InferResponse& response);
 
-/// The body as sent. `header_length` is the HTTP header's value when there was one. Binary tensors become views into
-/// `body`, which `owner` keeps alive (no copy); JSON `data`, flat or nested, is converted into storage of its own.
-/// `padding` is the number of readable bytes behind the body: from 64 on, JSON is parsed in place. Members of objects
-/// may come in any order; they are read in the order in which they come. Each error names the tensor. Errors are
-/// ErrorKind::invalid_input for a request, ErrorKind::teacher for a response.
+/// The body as sent. `header_length` is the value of the HTTP header, if present. Binary tensors become views into
+/// `body`, which `owner` keeps alive (no copy); JSON `data`, flat or nested, is converted into separate storage.
+/// `padding` is the number of readable bytes after the body: with 64 or more, JSON is parsed in place. Members of
+/// objects may come in any order. Each error names the tensor, with ErrorKind::invalid_input for a request and
+/// ErrorKind::teacher for a response.
 [[nodiscard]] Result<InferRequest> parse_infer_request(std::span<const std::byte> body,
                                                        std::optional<std::size_t> header_length,
                                                        const MessageLimits& limits, std::shared_ptr<const void> owner,
@@ -157,7 +157,7 @@ struct ParserMemory {
                                                          const MessageLimits& limits, std::shared_ptr<const void> owner,
                                                          std::size_t padding = 0, ParserMemory memory = {});
 
-/// The same over a string that the result keeps alive.
+/// The same for a string that the result keeps alive.
 [[nodiscard]] Result<InferRequest> parse_infer_request(std::shared_ptr<const std::string> body,
                                                        std::optional<std::size_t> header_length,
                                                        const MessageLimits& limits = {});
@@ -172,7 +172,7 @@ struct ModelMetadata {
     std::string platform;
     std::vector<TensorSpec> inputs;
     std::vector<TensorSpec> outputs;
-    Parameters parameters;  ///< an extension: what else the server says of the model
+    Parameters parameters;  ///< an extension: what else the server reports about the model
 
     [[nodiscard]] const TensorSpec* find_input(std::string_view input) const noexcept;
     [[nodiscard]] const TensorSpec* find_output(std::string_view output) const noexcept;

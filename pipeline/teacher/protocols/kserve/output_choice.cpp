@@ -1,5 +1,10 @@
 #include "pipeline/teacher/protocols/kserve/output_choice.hpp"
 
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
+#include <boost/system/error_code.hpp>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -8,7 +13,16 @@
 #include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
 
 namespace distilld::kserve {
+
+namespace json = boost::json;
+
 namespace {
+
+/// Whether the configuration marks the input as optional.
+bool is_optional(const json::object& input) {
+    const json::value* optional = input.if_contains("optional");
+    return optional != nullptr && optional->is_bool() && optional->get_bool();
+}
 
 constexpr std::string_view kHiddenStates = "hidden_states";
 
@@ -25,7 +39,7 @@ bool has_topk(const ModelMetadata& metadata) {
     return metadata.find_output("topk_ids") != nullptr && metadata.find_output("topk_logprobs") != nullptr;
 }
 
-/// Width of the hidden states; 0 when they are not on offer.
+/// Width of the hidden states; 0 if they are not offered.
 std::uint32_t hidden_width(const ModelMetadata& metadata) {
     const std::uint64_t width = positive_parameter(metadata.parameters, "hidden_size");
     const bool on_offer = metadata.find_output(kHiddenStates) != nullptr && !head_sha256(metadata.parameters).empty();
@@ -36,7 +50,7 @@ std::uint64_t row_bytes(const TensorSpec& spec, std::uint64_t width) {
     return width * datatype_size(spec.datatype).value_or(8);
 }
 
-/// Whether a position takes less than as full logits.
+/// Whether hidden states take fewer bytes per position than full logits.
 bool is_smaller(const ModelMetadata& metadata, const TensorSpec& logits, std::uint32_t width,
                 std::uint32_t vocabulary) {
     const std::uint64_t tokens = vocabulary != 0 ? vocabulary : positive_parameter(metadata.parameters, "vocab_size");
@@ -52,6 +66,32 @@ Error no_hidden_states(const ModelMetadata& metadata) {
 }
 
 }  // namespace
+
+Result<ModelConfig> parse_model_config(std::string_view text) {
+    boost::system::error_code failed;
+    const json::value value = json::parse(text, failed);
+    const json::object* object = failed ? nullptr : value.if_object();
+    if (object == nullptr) {
+        return teacher_error("the model's configuration is not a JSON object");
+    }
+    ModelConfig config;
+    if (const json::value* size = object->if_contains("max_batch_size");
+        size != nullptr && size->is_int64() && size->get_int64() > 0) {
+        config.max_batch_size = static_cast<std::uint64_t>(size->get_int64());
+    }
+    const json::value* inputs = object->if_contains("input");
+    if (inputs == nullptr || !inputs->is_array()) {
+        return config;
+    }
+    for (const json::value& entry : inputs->get_array()) {
+        const json::object* input = entry.if_object();
+        const json::value* name = input == nullptr ? nullptr : input->if_contains("name");
+        if (name != nullptr && name->is_string() && !is_optional(*input)) {
+            config.required_inputs.emplace_back(name->get_string());
+        }
+    }
+    return config;
+}
 
 std::uint64_t positive_parameter(const Parameters& parameters, const std::string& name) {
     const auto found = parameters.find(name);

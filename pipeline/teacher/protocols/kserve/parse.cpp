@@ -179,7 +179,7 @@ Result<ModelMetadata> parse_model_metadata(std::string_view json) {
         }
         metadata.inputs = specs_of(object, "inputs");
         metadata.outputs = specs_of(object, "outputs");
-        // No part of the protocol: one in another form is none.
+        // Not part of the protocol, so another form of it is ignored.
         if (auto field = optional_field(object, "parameters"); field && field->type() == od::json_type::object) {
             metadata.parameters = parameters_of(object, "model metadata");
         }

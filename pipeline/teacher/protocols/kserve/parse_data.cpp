@@ -7,7 +7,7 @@
 namespace distilld::kserve {
 namespace {
 
-/// Null where `at` begins no integer of type T.
+/// Null if no integer of type T begins at `at`.
 template <class T>
 const char* read_integer(const char* at, T& value) noexcept {
     constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<T>::max());
@@ -23,7 +23,7 @@ const char* read_integer(const char* at, T& value) noexcept {
     return at;
 }
 
-/// true and false, and 1 and 0, which some servers write for them.
+/// Reads true and false, or 1 and 0, which some servers write instead.
 const char* read_bool(const char* at, const char* end, std::uint8_t& value) noexcept {
     const std::string_view text(at, static_cast<std::size_t>(end - at));
     for (const std::string_view word : {"true", "false"}) {
@@ -36,13 +36,13 @@ const char* read_bool(const char* at, const char* end, std::uint8_t& value) noex
     return value > 1 ? nullptr : at;
 }
 
-/// Puts the numbers of a `data` array into storage of the tensor's datatype.
+/// Writes the numbers of a `data` array into storage of the tensor's datatype.
 class DataReader {
   public:
     DataReader(std::string_view array, const InferTensor& tensor, std::uint64_t count, std::byte* out)
         : tensor_(tensor), count_(count), out_(out), at_(array.data()), end_(array.data() + array.size()) {}
 
-    /// `read_element(at, end, element)` is null where there is no Element.
+    /// `read_element(at, end, element)` returns null if there is no Element.
     template <class Element, class ReadElement>
     void read(ReadElement read_element) {
         level<Element>(0, read_element);
@@ -52,7 +52,7 @@ class DataReader {
     }
 
   private:
-    /// Begins at a bracket and ends behind its counterpart.
+    /// Reads from a bracket to its counterpart.
     template <class Element, class ReadElement>
     void level(std::size_t depth, ReadElement read_element) {
         std::uint64_t items = 0;
@@ -78,7 +78,7 @@ class DataReader {
             at_ = skip_blanks(at_ + 1);
         }
         if (*at_ != ']' || at_ >= end_) {
-            fail_data("is no array in JSON");
+            fail_data("is not an array in JSON");
         }
         ++at_;
         check_level(depth, items, arrays, scalars);
@@ -88,7 +88,7 @@ class DataReader {
         if (arrays && scalars) {
             fail_data("mixes numbers and arrays");
         }
-        // A flat list is allowed at the top only; anything else has the very form of the shape.
+        // Only the top level may be a flat list; anything else must match the shape.
         const bool flat = depth == 0 && !arrays;
         if (!flat) {
             const bool innermost = depth + 1 == tensor_.shape.size();
@@ -129,7 +129,7 @@ void read_integers(DataReader reader) {
     reader.read<T>([](const char* at, const char*, T& value) { return read_integer(at, value); });
 }
 
-/// Floats of sixteen bits.
+/// Reads floats of 16 bits.
 template <class ToBits>
 void read_halves(DataReader reader, ToBits to_bits) {
     reader.read<std::uint16_t>([to_bits](const char* at, const char* end, std::uint16_t& bits) {

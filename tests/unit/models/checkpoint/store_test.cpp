@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "base/sha256.hpp"
 #include "models/checkpoint/manifest.hpp"
 #include "tests/support/confined_child.hpp"

@@ -51,7 +51,7 @@ std::shared_ptr<const models::StagedCopies> stage(models::StagingRing& ring, std
 }
 
 TEST(StagingRing, CopiesRunBehindTheCallAndUseWaitsForThem) {
-    const auto ring = models::make_staging_ring(fake_device());
+    const auto ring = std::make_unique<models::StagingRing>(fake_device());
     reset_fake_device_counts();
     Tensor there;
     const auto copies = stage(*ring, 7, 100, there);
@@ -69,7 +69,7 @@ TEST(StagingRing, CopiesRunBehindTheCallAndUseWaitsForThem) {
 }
 
 TEST(StagingRing, ASlotIsWrittenAgainOnlyWhenItIsCopied) {
-    const auto ring = models::make_staging_ring(fake_device());
+    const auto ring = std::make_unique<models::StagingRing>(fake_device());
     constexpr std::int64_t kBatches = 7;
     std::vector<Tensor> there(kBatches);
     std::vector<std::shared_ptr<const models::StagedCopies>> copies;
@@ -85,7 +85,7 @@ TEST(StagingRing, ASlotIsWrittenAgainOnlyWhenItIsCopied) {
 }
 
 TEST(StagingRing, ASlotGrowsToTheLargestBatchAndIsKept) {
-    const auto ring = models::make_staging_ring(fake_device());
+    const auto ring = std::make_unique<models::StagingRing>(fake_device());
     Tensor there;
     const auto pieces = [&](std::int64_t count) {
         ring->begin();
@@ -113,7 +113,7 @@ TEST(StagingRing, ASlotGrowsToTheLargestBatchAndIsKept) {
 }
 
 TEST(StagingRing, AnEmptyPieceAndABatchThatWasRefusedDoNoHarm) {
-    const auto ring = models::make_staging_ring(fake_device());
+    const auto ring = std::make_unique<models::StagingRing>(fake_device());
     Tensor there;
     ring->begin();
     Tensor piece = ring->host({4}, torch::kLong);
@@ -136,7 +136,7 @@ TEST(StagingRing, CopiesUnderWayAreDoneBeforeTheSlotsGo) {
     Tensor there;
     std::shared_ptr<const models::StagedCopies> copies;
     {
-        const auto ring = models::make_staging_ring(fake_device());
+        const auto ring = std::make_unique<models::StagingRing>(fake_device());
         copies = stage(*ring, 3, 500, there);
     }
     EXPECT_EQ(fake_device_copies_pending(), 0U);

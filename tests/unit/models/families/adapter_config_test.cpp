@@ -115,8 +115,9 @@ TEST(AdapterConfig, TheBaseIsAFolderThatIsThere) {
     folder.write("adapter_config.json", config_with());
     EXPECT_EQ(base_of_adapter(folder.path(), beside("base")).value(), folder / "base");
     EXPECT_EQ(base_of_adapter("/elsewhere", beside(folder / "base")).value(), folder / "base");
-    EXPECT_THAT(base_of_adapter(folder.path(), beside("org/model")).error().message,
-                HasSubstr("adapter_config.json: /base_model_name_or_path: is \"org/model\", which is no folder with"));
+    EXPECT_THAT(
+        base_of_adapter(folder.path(), beside("org/model")).error().message,
+        HasSubstr("adapter_config.json: /base_model_name_or_path: is \"org/model\", which is not a folder with"));
     EXPECT_EQ(folder_with(folder.path(), "tokenizer.json"), folder / "base");
     folder.write("tokenizer.json", "{}");
     EXPECT_EQ(folder_with(folder.path(), "tokenizer.json"), folder.path());

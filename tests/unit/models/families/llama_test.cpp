@@ -222,7 +222,7 @@ TEST(LlamaConfig, WhatItReadsItselfIsNotAskedToBeNeutral) {
 TEST(LlamaConfig, UnknownFieldsAreWarnedOf) {
     EXPECT_THAT(warnings_of("{}"), IsEmpty());
     EXPECT_THAT(warnings_of(R"({"colour": "blue", "_commit_hash": "abc", "use_cache": true, "speed": 3})"),
-                ElementsAre("config.json: not known, and without effect here: colour, speed"));
+                ElementsAre("config.json: unknown and ignored: colour, speed"));
     EXPECT_THAT(warnings_of(R"({"architectures": ["MistralForCausalLM"]})"),
                 ElementsAre(HasSubstr("config.json: /architectures: is [\"MistralForCausalLM\"]; it is taken for "
                                       "[\"LlamaForCausalLM\"]")));

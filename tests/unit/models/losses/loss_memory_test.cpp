@@ -5,8 +5,8 @@
 #include <iostream>
 #include <memory>
 
+#include "bench/live_bytes.hpp"
 #include "models/losses/distill_loss.hpp"
-#include "models/losses/live_bytes.hpp"
 
 namespace distilld::models {
 namespace {
@@ -54,7 +54,7 @@ std::int64_t peak_of(const Case& wanted, torch::ScalarType type, std::int64_t ch
     options.temperature = 2.0;
     options.divergence = divergence_of_beta(wanted.beta);
     options.chunk_rows = chunk_rows;
-    return peak_bytes_of([&] {
+    return bench::peak_bytes_of([&] {
         DistillLossGradients gradients;
         const DistillLossSums sums = distill_loss(hidden, head, targets, options, &gradients);
         EXPECT_GT(sums.loss, 0);

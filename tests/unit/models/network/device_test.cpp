@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "models/network/device_name.hpp"
+#include "models/network/effective_dtype.hpp"
 
 namespace distilld::models {
 namespace {

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "models/families/adapter_config.hpp"
 #include "models/network/causal_lm.hpp"
 #include "models/network/ternary_modules.hpp"

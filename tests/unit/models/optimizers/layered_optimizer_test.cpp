@@ -74,7 +74,7 @@ class AnyOptimizer : public testing::TestWithParam<OptimizerKind> {
 };
 INSTANTIATE_TEST_SUITE_P(LayeredOptimizer, AnyOptimizer,
                          testing::Values(OptimizerKind::adamw, OptimizerKind::adamw_8bit, OptimizerKind::sgd),
-                         [](const auto& chosen) { return std::string(name_of(kOptimizerKindNames, chosen.param)); });
+                         [](const auto& chosen) { return std::string(to_string(chosen.param)); });
 
 TEST(LayeredOptimizer, FollowsTorchsAdamW) {
     std::vector<ParameterGroup> ours = make_groups();
@@ -290,7 +290,7 @@ TEST(LayeredOptimizer, SaysWhatTrainingTakes) {
     EXPECT_EQ(bytes({.kind = OptimizerKind::adamw_8bit}), kBase + (kTable + 512) * 8 + kMatrix * 2 + kMatrix / 256 * 8);
 
     // Estimates, which have no libtorch, say the same of every optimizer.
-    for (const auto& row : kOptimizerKindNames) {
+    for (const auto& row : kEnumNames<OptimizerKind>) {
         for (const double momentum : {0.0, 0.9}) {
             TrainingSpec training;
             training.optimizer = row.value;

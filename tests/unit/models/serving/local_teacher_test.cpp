@@ -17,8 +17,8 @@
 #include <thread>
 
 #include "pipeline/core/target_rows.hpp"
-#include "pipeline/teacher/probe_tokens.hpp"
-#include "pipeline/teacher/teacher_fingerprint.hpp"
+#include "pipeline/teacher/probe/probe_checks.hpp"
+#include "pipeline/teacher/probe/teacher_fingerprint.hpp"
 
 namespace distilld::models {
 namespace {
@@ -246,7 +246,7 @@ TEST_F(LocalTeacherTest, WhatFailsIsFinalAndNamesTheField) {
     EXPECT_EQ(failed.error().message, "/teacher/model_dir: /models/small: the teacher failed: seven");
     const auto full = fetch(*teacher, kTakesAllMemory);
     ASSERT_FALSE(full);
-    EXPECT_THAT(full.error().message, HasSubstr("the memory does not suffice"));
+    EXPECT_THAT(full.error().message, HasSubstr("not enough memory"));
     EXPECT_TRUE(fetch(*teacher, 1)) << "the next is another matter";
 }
 
@@ -272,7 +272,7 @@ TEST_F(LocalTeacherTest, TheProbeRefusesAModelThatDoesNotFit) {
     EXPECT_EQ(probe(*make()).error().message, "/teacher/model_dir: /models/small/config.json: cannot open");
     load_ = [](const TeacherSpec&, bool) -> Result<std::unique_ptr<TeacherScorer>> { throw std::bad_alloc(); };
     EXPECT_EQ(probe(*make()).error().message,
-              "/teacher/model_dir: /models/small: the teacher could not be loaded: the memory does not suffice");
+              "/teacher/model_dir: /models/small: the teacher could not be loaded: not enough memory");
     EXPECT_EQ(seen_.alive, 0) << "what is refused is let go of";
 }
 

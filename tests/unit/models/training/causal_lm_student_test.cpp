@@ -276,7 +276,7 @@ TEST(CausalLmStudent, ANetworkThatCannotFitIsRefusedBeforeItIsAllocated) {
         "intermediate_size": 1024, "num_hidden_layers": 1, "tie_word_embeddings": true})";
     const auto huge = make_causal_lm_student(options);
     ASSERT_FALSE(huge);
-    EXPECT_THAT(huge.error().message, HasSubstr("of which the device has 1024.0 GiB"));
+    EXPECT_THAT(huge.error().message, HasSubstr("but the device has 1024.0 GiB"));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "models/losses/live_bytes.hpp"
+#include "bench/live_bytes.hpp"
 #include "models/network/checkpointed.hpp"
 #include "models/network/embedding.hpp"
 #include "tests/unit/models/network/small_network.hpp"
@@ -53,7 +53,7 @@ TEST(Checkpointed, HoldsOneBlockAtATime) {
         const auto network = test::make_network(config);
         network->recompute_blocks(checkpointing);
         const Tensor ids = test::ids(8, 64);
-        return peak_bytes_of([&] { network->forward(ids).sum().backward(); });
+        return bench::peak_bytes_of([&] { network->forward(ids).sum().backward(); });
     };
     const std::int64_t whole = peak(false);
     const std::int64_t blocks = peak(true);
@@ -88,8 +88,8 @@ TEST(LookUp, AddsTheGradientsOfEmbeddingByIndex) {
         EXPECT_TRUE(torch::equal(table.master.grad(), dense.grad())) << batch;
     }
     const Tensor ids = torch::arange(64);
-    const std::int64_t by_index = peak_bytes_of([&] { look_up(table, ids).sum().backward(); });
-    const std::int64_t whole = peak_bytes_of([&] { at::embedding(dense, ids).sum().backward(); });
+    const std::int64_t by_index = bench::peak_bytes_of([&] { look_up(table, ids).sum().backward(); });
+    const std::int64_t whole = bench::peak_bytes_of([&] { at::embedding(dense, ids).sum().backward(); });
     std::cout << "a micro-batch takes " << by_index / 1024 << " KiB by index, " << whole / 1024 << " KiB as a table"
               << std::endl;
     EXPECT_LT(by_index * 10, whole);

@@ -34,7 +34,7 @@ class OptimizerChoice : public testing::TestWithParam<OptimizerKind> {
 
 INSTANTIATE_TEST_SUITE_P(Student, OptimizerChoice,
                          testing::Values(OptimizerKind::adamw, OptimizerKind::adamw_8bit, OptimizerKind::sgd),
-                         [](const auto& chosen) { return std::string(name_of(kOptimizerKindNames, chosen.param)); });
+                         [](const auto& chosen) { return std::string(to_string(chosen.param)); });
 
 TEST_P(OptimizerChoice, ACheckpointContinuesToTheSameBits) {
     const test::TemporaryFolder folder;
@@ -123,7 +123,7 @@ TEST_P(OptimizerChoice, TheMemoryThatIsAskedForIsThatOfTheOptimizer) {
             break;
     }
     EXPECT_THAT(make_causal_lm_student(chosen).error().message,
-                HasSubstr(std::string("to train with ") + name_of(kOptimizerKindNames, GetParam())));
+                HasSubstr(std::string("to train with ") + to_string(GetParam())));
 }
 
 TEST(OptimizerState, AnotherOptimizersCheckpointIsRefused) {

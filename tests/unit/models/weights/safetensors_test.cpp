@@ -157,14 +157,14 @@ TEST(Safetensors, RefusesBadHeaders) {
     EXPECT_THAT(error(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                       R"("b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
                       "xyz"),
-                HasSubstr("a hole of 1 bytes before tensor b"));
+                HasSubstr("a gap of 1 bytes before tensor b"));
     EXPECT_THAT(error(R"({"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}})", "x"),
                 HasSubstr("truncated: tensor a ends at data byte 9"));
     // The second of two equal names hides the first, whose bytes then belong to nobody.
     EXPECT_THAT(error(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                       R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
                       "xy"),
-                HasSubstr("hole"));
+                HasSubstr("a gap of 1 bytes before tensor a"));
 }
 
 TEST(Safetensors, RefusesABoolThatIsNeither) {

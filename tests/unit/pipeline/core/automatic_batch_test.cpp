@@ -57,7 +57,7 @@ TEST(AutomaticBatch, TheLineOfTheRunSaysHowEpochsComeToSteps) {
     EXPECT_EQ(steps_line(training, 454, 5, true).message, "1 epoch of 454 rows: 5 steps of up to 100 sequences");
     training.epochs = 2.5;
     EXPECT_EQ(steps_line(training, 1, 3, true).message, "2.5 epochs of 1 row: 3 steps of up to 100 sequences");
-    EXPECT_THAT(steps_line(training, 454, 11, false).message, HasSubstr("as an earlier version began it"));
+    EXPECT_THAT(steps_line(training, 454, 11, false).message, HasSubstr("was started by an earlier version"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "pipeline/core/endpoint_tally.hpp"
+#include "pipeline/core/scheduling/endpoint_tally.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <variant>
 #include <vector>
 
-#include "pipeline/core/prefetch_scheduler.hpp"
+#include "pipeline/core/scheduling/prefetch_scheduler.hpp"
 
 namespace distilld {
 namespace {

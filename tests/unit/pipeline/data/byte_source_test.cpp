@@ -1,4 +1,4 @@
-#include "pipeline/data/byte_source.hpp"
+#include "pipeline/data/lines/byte_source.hpp"
 
 #include <gmock/gmock.h>
 
@@ -94,7 +94,7 @@ TEST_F(ByteSourceTest, SeveralMembersAreOneText) {
 TEST_F(ByteSourceTest, WhatIsCutOffIsAnErrorWhereverItIsCut) {
     for (const std::string& whole : {test::gzipped(long_text()), test::zstd_packed(long_text())}) {
         for (const std::size_t length : {std::size_t{9}, whole.size() / 2, whole.size() - 3, whole.size() - 1}) {
-            EXPECT_THAT(refusal(whole.substr(0, length)), HasSubstr("is cut off: its ")) << length;
+            EXPECT_THAT(refusal(whole.substr(0, length)), HasSubstr("is cut off: the ")) << length;
         }
     }
     EXPECT_THAT(refusal(test::gzipped("one\n") + test::gzipped("two\n").substr(0, 12)), HasSubstr("is cut off"));
@@ -121,14 +121,14 @@ TEST_F(ByteSourceTest, WhatIsDamagedIsAnError) {
 TEST_F(ByteSourceTest, AZstdWindowAboveTheBoundIsRefused) {
     EXPECT_EQ(read(test::zstd_packed("a\n", kMaxZstdWindowLog)).value(), "a\n");
     EXPECT_THAT(refusal(test::zstd_packed("a\n", kMaxZstdWindowLog + 1)),
-                HasSubstr("its zstd data need a window of more than 128 MiB: pack it again without --long"));
+                HasSubstr("its zstd data need a window of more than 128 MiB: compress it again without --long"));
 }
 
 TEST_F(ByteSourceTest, WhatIsPackedOtherwiseIsNamed) {
     EXPECT_THAT(refusal(std::string("\xFD"
                                     "7zXZ\0\0\4",
                                     8)),
-                AllOf(HasSubstr("is compressed with xz"), HasSubstr("unpack it")));
+                AllOf(HasSubstr("is compressed with xz"), HasSubstr("decompress it")));
     EXPECT_THAT(refusal("BZh91AY&SY"), HasSubstr("is compressed with bzip2"));
     EXPECT_THAT(refusal("PK\x03\x04rest"), HasSubstr("is a zip archive"));
     EXPECT_THAT(refusal("PAR1rest"), HasSubstr("is a Parquet file"));

@@ -236,38 +236,38 @@ TEST_F(JsonlDataset, RefusesBadLinesByFileAndLine) {
         {"{", "is not a JSON object"},
         {"{\"text\":\"a\"} {\"text\":\"b\"}", "is not a JSON object"},
         {"{\"text\":\"a\",\"score\":01}", "is not a JSON object"},
-        {"\"abc\"", "is a string where an object was expected: accepted are"},
-        {"[1,2]", "is an array where an object was expected"},
-        {"null", "is null where an object was expected"},
+        {"\"abc\"", "is a string, expected an object: accepted are"},
+        {"[1,2]", "is an array, expected an object"},
+        {"null", "is null, expected an object"},
         {"{}",
          "has neither \"text\" nor \"input_ids\": accepted are {\"text\": \"…\"}, "
          "{\"prompt\": \"…\", \"completion\": \"…\"} and {\"input_ids\": […]}"},
         {"{\"content\":\"a\"}", "has neither \"text\" nor \"input_ids\""},
-        {"{\"messages\":[]}", "is a conversation, which a chat template has to turn into tokens first: python3 /"},
+        {"{\"messages\":[]}", "is a conversation; convert it to tokens with a chat template first: python3 /"},
         {"{\"messages\":[],\"a\":1}", "tools/render_chat.py --tokenizer TOKENIZER_FOLDER /"},
         {"{\"messages\":[],\"text\":\"a\"}", "data.jsonl /"},
         {"{\"prompt\":[],\"completion\":[]}", "data.ids.jsonl (docs/data.md)"},
         {"{\"prompt\":\"a\"}", "has a \"prompt\" and no \"completion\""},
         {"{\"completion\":\"a\"}", "has a \"completion\" and no \"prompt\""},
-        {"{\"prompt\":\"a\",\"completion\":5}", "\"completion\" is a number where a string was expected"},
+        {"{\"prompt\":\"a\",\"completion\":5}", "\"completion\" is a number, expected a string"},
         {"{\"prompt\":\"a\",\"completion\":\"b\",\"text\":\"c\"}", "holds both \"text\" and \"prompt\""},
         {"{\"prompt\":\"a\",\"completion\":\"b\",\"input_ids\":[]}", "holds both \"prompt\" and \"input_ids\""},
         {"{\"prompt\":\"a\",\"completion\":\"b\",\"labels\":[]}", "go with \"input_ids\", not with \"prompt\""},
         {"{\"text\":\"a\",\"input_ids\":[1]}", "holds both"},
-        {"{\"text\":\"a\",\"text\":\"b\"}", "\"text\" stands there twice"},
+        {"{\"text\":\"a\",\"text\":\"b\"}", "\"text\" appears twice"},
         {"{\"text\":\"a\",\"labels\":[1]}", "\"labels\" go with \"input_ids\""},
         {"{\"labels\":[1]}", "has neither"},
-        {"{\"text\":5}", "\"text\" is a number where a string was expected"},
-        {"{\"text\":null}", "\"text\" is null where a string was expected"},
+        {"{\"text\":5}", "\"text\" is a number, expected a string"},
+        {"{\"text\":null}", "\"text\" is null, expected a string"},
         {"{\"text\":\"\\ud800\"}", "JSON"},
         {"{\"text\":\"\\udc00\"}", ""},
         {"{\"text\":\"\xFF\"}", "is not valid UTF-8"},
         {"{\"text\":\"\xC3\"}", "is not valid UTF-8"},
         {"{\"text\":\"\xED\xA0\x80\"}", "is not valid UTF-8"},
-        {"{\"input_ids\":\"1,2\"}", "\"input_ids\" is a string where an array of integers was expected"},
+        {"{\"input_ids\":\"1,2\"}", "\"input_ids\" is a string, expected an array of integers"},
         {"{\"input_ids\":[1,2.0]}", "input_ids[1] is no 64-bit integer"},
-        {"{\"input_ids\":[1,\"2\"]}", "input_ids[1] is a string where a token id was expected"},
-        {"{\"input_ids\":[[1,2]]}", "input_ids[0] is an array where a token id was expected"},
+        {"{\"input_ids\":[1,\"2\"]}", "input_ids[1] is a string, expected a token id"},
+        {"{\"input_ids\":[[1,2]]}", "input_ids[0] is an array, expected a token id"},
         {"{\"input_ids\":[true]}", "input_ids[0] is a boolean"},
         {"{\"input_ids\":[-1]}", "input_ids[0] is -1, not a token id"},
         {"{\"input_ids\":[-100]}", "input_ids[0] is -100, not a token id"},
@@ -309,7 +309,7 @@ TEST_F(JsonlDataset, TextNeedsATokenizer) {
 
 TEST_F(JsonlDataset, EmptyFilesAreSaidToBeEmpty) {
     for (const char* content : {"", "\n\n"}) {
-        EXPECT_THAT(refusal(content, options(4)), HasSubstr("data.jsonl: is empty: give it at least one document"))
+        EXPECT_THAT(refusal(content, options(4)), HasSubstr("data.jsonl: is empty: write at least one document"))
             << content;
     }
 }

@@ -1,4 +1,4 @@
-#include "pipeline/data/line_reader.hpp"
+#include "pipeline/data/lines/line_reader.hpp"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>

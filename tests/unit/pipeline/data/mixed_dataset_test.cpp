@@ -124,7 +124,7 @@ TEST_F(MixedDatasetTest, WhatNobodyKnowsIsRefusedWithItsLine) {
     EXPECT_THAT(refusal(kA1 + "\n" + kB1, {"a", "c"}),
                 HasSubstr("mixed.jsonl:3: names the teacher \"b\", of which /teachers knows nothing; it has a, c"));
     EXPECT_THAT(refusal("{\"input_ids\":[1,2],\"teacher\":7}\n", {"a"}),
-                HasSubstr("mixed.jsonl:1: \"teacher\" is a number where a name was expected"));
+                HasSubstr("mixed.jsonl:1: \"teacher\" is a number, expected a name"));
     EXPECT_THAT(refusal(kA1, {"a", "b"}), HasSubstr("mixed.jsonl: holds no row to learn from of the teacher b"));
 }
 

@@ -1,4 +1,4 @@
-#include "pipeline/data/prompt_completion.hpp"
+#include "pipeline/data/jsonl_document.hpp"
 
 #include <gmock/gmock.h>
 

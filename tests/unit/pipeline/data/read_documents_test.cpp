@@ -108,7 +108,7 @@ TEST_F(ReadDocuments, TheFirstBadLineIsTheOneThatIsNamed) {
     for (const std::uint32_t threads : kThreads) {
         const auto taken = read({file, folder_.path() / "absent"}, threads);
         EXPECT_EQ(taken.error,
-                  file.string() + ":" + std::to_string(line) + ": \"text\" is a number where a string was expected");
+                  file.string() + ":" + std::to_string(line) + ": \"text\" is a number, expected a string");
         EXPECT_TRUE(taken.ids == all) << "what stands before it has been taken";
     }
 }
@@ -121,7 +121,7 @@ TEST_F(ReadDocuments, ErrorsOfTheReaderComeBehindTheLinesBeforeThem) {
     for (const std::uint32_t threads : kThreads) {
         EXPECT_THAT(read({file, folder_.path() / "absent"}, threads).error, HasSubstr("absent: cannot open"));
         const auto taken = read({file, cut}, threads);
-        EXPECT_EQ(taken.error, cut.string() + ": is cut off: its gzip data have no end");
+        EXPECT_EQ(taken.error, cut.string() + ": is cut off: the gzip data have no end");
         EXPECT_GT(taken.ids.size(), 9'000U);
         const auto refused = read({file, folder_.write("odd", "\n{\"text\":\"?\"}\n")}, threads);
         EXPECT_THAT(refused.error, HasSubstr("odd:2: is not taken"));

@@ -238,8 +238,8 @@ TEST_F(TokenCacheTest, WhatIsNotWholeIsReadAnewWithAWord) {
         const Started anew = start(how(true));
         EXPECT_GT(anew.read, 0);
         EXPECT_EQ(seen_of(*anew.rows), good);
-        EXPECT_THAT(anew.warnings, ElementsAre(AllOf(HasSubstr("cannot be used, it is read anew: "), HasSubstr(file),
-                                                     HasSubstr(reason))));
+        EXPECT_THAT(anew.warnings, ElementsAre(AllOf(HasSubstr("cannot be used, reading the data again: "),
+                                                     HasSubstr(file), HasSubstr(reason))));
         EXPECT_EQ(start(how(true)).read, 0) << "what was damaged was not replaced";
     };
     fs::resize_file(kept() / "0.ids", 1000);

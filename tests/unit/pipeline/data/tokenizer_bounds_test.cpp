@@ -60,7 +60,7 @@ TEST_F(TokenizerBounds, F11ARegexThatTriesAgainAndAgainIsGivenUp) {
     const auto made = tokenizer(kExponential);
     EXPECT_EQ(made->encode("aac").size(), 3U);
     EXPECT_THAT(refusal([&] { static_cast<void>(made->encode(kManyWays)); }),
-                AllOf(StartsWith("invalid_input: "), HasSubstr("takes too many steps on a text of 202 bytes")));
+                AllOf(StartsWith("invalid_input: "), HasSubstr("needs too many steps for a text of 202 bytes")));
 }
 
 TEST_F(TokenizerBounds, F11TheLineOnWhichARegexIsGivenUpIsNamed) {
@@ -75,7 +75,7 @@ TEST_F(TokenizerBounds, F11TheLineOnWhichARegexIsGivenUpIsNamed) {
         const auto read = load_jsonl_dataset(files, made.get(), options);
         ASSERT_FALSE(read);
         EXPECT_THAT(outcome_of(read), AllOf(StartsWith("invalid_input: "), HasSubstr("train.jsonl:2: "),
-                                            HasSubstr("takes too many steps")));
+                                            HasSubstr("needs too many steps")));
     }
 }
 

@@ -72,7 +72,7 @@ TEST_F(TokenizerChoiceTest, TheModelsOwnComesBeforeBytes) {
     EXPECT_EQ(choice.tokenizer, nullptr);
     EXPECT_THAT(choice.refusal, HasSubstr("model/tokenizer.json: model.type \"Unigram\""));
     EXPECT_EQ(choice.special, std::nullopt);  // its config.json knows them
-    EXPECT_EQ(choice.description(false), "none: the data has ids; the export takes the files in " + model.string());
+    EXPECT_EQ(choice.description(false), "none: the data has ids; the export copies the files in " + model.string());
     ASSERT_TRUE(write_byte_tokenizer(model));
     choice = choose("", model, 512);
     ASSERT_NE(choice.tokenizer, nullptr);

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "pipeline/data/tokenizer/tokenizer.hpp"
 #include "tests/support/temporary_folder.hpp"
 

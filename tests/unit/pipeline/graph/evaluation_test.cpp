@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/unit/pipeline/graph/graph_fixture.hpp"
@@ -24,7 +25,7 @@ class EvaluationTest : public test::TrainingGraphTest {
         EvaluationSet set = held_out({{0, 1}, {2, 3}, {4}});
         set.turn = std::make_shared<TeacherTurn>();
         source_ = make_turn_taking_teacher(teacher, *set.turn);
-        set.teachers.push_back({"", source_.get(), options_.teacher});
+        set.teachers.push_back({"", source_.get(), asking_});
         return set;
     }
 
@@ -78,8 +79,8 @@ TEST_F(EvaluationTest, WithoutATeacherThereAreNoFiguresOfIt) {
 
 TEST_F(EvaluationTest, NeverMoreRequestsAreInFlightThanTheTrainingMayHave) {
     for (const std::uint32_t limit : {1U, 3U}) {
-        options_.teacher.scheduler.limit.ceiling = limit;
-        options_.teacher.scheduler.hedge.enabled = false;  // of what a busy machine delays; requests are counted below
+        asking_.scheduler.limit.ceiling = limit;
+        asking_.scheduler.hedge.enabled = false;  // of what a busy machine delays; requests are counted below
         teacher_ = FakeTeacher();
         teacher_.decide = [](std::uint64_t, std::size_t) { return FakeTeacher::Fate{2ms, {}}; };
         const Outcome run = this->run(&teacher_, asked(teacher_));
@@ -108,8 +109,8 @@ TEST_F(EvaluationTest, WhatIsTrainedOnDoesNotDependOnIt) {
 }
 
 TEST_F(EvaluationTest, ATeacherThatRefusesHeldOutRowsCostsTheFiguresNotTheRun) {
-    of_held_out_.decide = [](std::uint64_t micro_batch, std::size_t call) {
-        const bool refuses = micro_batch == 1 && call < 5;
+    of_held_out_.decide = [this](std::uint64_t micro_batch, std::size_t) {
+        const bool refuses = micro_batch == 1 && std::ranges::count(of_held_out_.asked, 1U) == 1;  // the first time
         return FakeTeacher::Fate{
             0us, refuses ? std::optional(FetchError{FailureKind::rejected, "too long", {}}) : std::nullopt};
     };
@@ -132,7 +133,7 @@ TEST_F(EvaluationTest, ACancelDoesNotWaitForTheTeacher) {
         boost::asio::post(*io_, [this] { graph_->cancel(); });
         return FakeTeacher::Fate{1h, {}};
     };
-    options_.teacher.deadline = 2h;
+    asking_.deadline = 2h;
     const Outcome run = this->run(&teacher_, asked(of_held_out_));
     ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
     EXPECT_TRUE((*run.outcome)->cancelled);
@@ -145,7 +146,7 @@ TEST_F(EvaluationTest, OneThatIsStoppedFromOutsideJoinsItsRequests) {
         boost::asio::post(*io_, [this] { stop_.emit(boost::asio::cancellation_type::terminal); });
         return FakeTeacher::Fate{1h, {}};
     };
-    options_.teacher.deadline = 2h;
+    asking_.deadline = 2h;
     const Outcome run = this->run(&teacher_, asked(of_held_out_));
     EXPECT_TRUE(run.aborted);
     EXPECT_EQ(of_held_out_.in_flight, 0);

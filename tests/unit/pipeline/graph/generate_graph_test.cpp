@@ -229,7 +229,7 @@ TEST_F(GenerateGraphTest, WhatTheFormatCannotKeepEndsTheJobWithItsReason) {
     const auto outcome = run();
     ASSERT_FALSE(outcome);
     EXPECT_EQ(outcome.error().kind, ErrorKind::invalid_input);
-    EXPECT_THAT(outcome.error().message, HasSubstr("the teacher gives 2 entries a position, the store has 5"));
+    EXPECT_THAT(outcome.error().message, HasSubstr("the teacher gives 2 entries per position, the store has 5"));
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ TEST_F(TrainingGraphTest, CancelWhileTheTeacherHangsCheckpointsTheLastStep) {
     teacher_.decide = [](std::uint64_t n, std::size_t) {
         return FakeTeacher::Fate{n < 4 ? std::chrono::microseconds(100) : std::chrono::microseconds(60'000'000), {}};
     };
-    options_.teacher.deadline = 60s;
+    asking_.deadline = 60s;
     student_.on_train = [this](std::uint64_t n) {
         if (n != 3) {
             return;
@@ -121,7 +121,7 @@ TEST_F(TrainingGraphTest, AFullDiskIsSaidAndACancelGivesUpWithWhatIsThere) {
             codes.push_back(waiting->code);
         }
         if (const auto* log = std::get_if<LogEvent>(&event)) {
-            warned = warned || log->message.find("given up: /out: no space") != std::string::npos;
+            warned = warned || log->message.find("was abandoned: /out: no space") != std::string::npos;
         }
     }
     EXPECT_EQ(codes, (std::vector<std::string>{"disk_full", ""}));
@@ -265,7 +265,7 @@ TEST_F(TrainingGraphTest, AResumeAtTheEndEvaluatesAndSaysWhatTheLastStepSaid) {
     EXPECT_DOUBLE_EQ(outcome.last.tokens_per_second, 20);
     const auto said = [](const WorkerEvent& event) {
         const auto* log = std::get_if<LogEvent>(&event);
-        return log != nullptr && log->message == "all 5 steps were done before: there was nothing left to train";
+        return log != nullptr && log->message == "all 5 steps were done before: nothing left to train";
     };
     EXPECT_EQ(std::ranges::count_if(run.events, said), 1);
     EXPECT_EQ(outcome.last.stages.size(), kStageNames.size() - 2) << "all but teacher and decode";

@@ -73,9 +73,9 @@ class TrainingGraphTest : public ::testing::Test {
         options_.training.learning_rate = 1.0;
         options_.training.lr_scheduler_type = LrScheduler::constant;
         options_.total_steps = 5;
-        options_.teacher.scheduler.limit.ceiling = 4;
-        options_.teacher.scheduler.retry.base = std::chrono::milliseconds(1);
-        options_.teacher.deadline = std::chrono::seconds(5);
+        asking_.scheduler.limit.ceiling = 4;
+        asking_.scheduler.retry.base = std::chrono::milliseconds(1);
+        asking_.deadline = std::chrono::seconds(5);
     }
 
     /// Micro-batches of these rows of the dataset are held out.
@@ -118,8 +118,11 @@ class TrainingGraphTest : public ::testing::Test {
                                                      options_.training.micro_batches);
         const GraphExecutors executors{io.get_executor(), compute.get_executor(), staging.get_executor(),
                                        disk.get_executor(), decode.get_executor()};
-        auto graph =
-            make_training_graph(executors, student_, source, batches, std::move(eval), options_, hooks, nullptr);
+        options_.teachers.clear();
+        if (source != nullptr) {
+            options_.teachers.push_back({"", source, asking_});
+        }
+        auto graph = make_training_graph(executors, student_, batches, std::move(eval), options_, hooks, nullptr);
         graph_ = graph.get();
         io_ = &io;
         auto ended = [this, &result](const std::exception_ptr& thrown, Result<GraphOutcome> outcome) {
@@ -172,6 +175,7 @@ class TrainingGraphTest : public ::testing::Test {
     FakeStudent student_;
     FakeTeacher teacher_;
     GraphOptions options_;
+    TeacherStageOptions asking_;  // of the one teacher
     std::optional<Error> commit_error_;
     int failing_commits_ = -1;                                                 // of them; below 0 = all
     std::function<void(std::uint64_t)> on_commit_;                             // on the disk thread

@@ -110,7 +110,7 @@ Ended train(test::FakeStudent& student, std::uint64_t steps, std::uint64_t first
         return std::string("folder");
     };
     auto batches = std::make_shared<BatchSource>(std::make_shared<OneRow>(), BatchPlan(1, 1, 1), 1);
-    const auto graph = make_training_graph(executors, student, nullptr, batches, {}, options, hooks, nullptr);
+    const auto graph = make_training_graph(executors, student, batches, {}, options, hooks, nullptr);
     boost::asio::co_spawn(io, graph->run(), [&](const std::exception_ptr&, Result<GraphOutcome> outcome) {
         ended.outcome = std::move(outcome);
     });

@@ -114,11 +114,11 @@ TEST_F(StageTimesTest, ThePlacesBetweenTheStagesAreBounded) {
         }
     };
     // All that may be asked for is there before the third step ends.
-    options_.teacher.scheduler.window.size = 6;
+    asking_.scheduler.window.size = 6;
     options_.total_steps = 6;
     student_.on_step = [&](std::uint64_t step) {
-        const auto patience = std::chrono::steady_clock::now() + 20s;
-        while (step == 3 && (decoded < 15 || staged < 11) && std::chrono::steady_clock::now() < patience) {
+        const auto outage_timeout = std::chrono::steady_clock::now() + 20s;
+        while (step == 3 && (decoded < 15 || staged < 11) && std::chrono::steady_clock::now() < outage_timeout) {
             std::this_thread::sleep_for(1ms);
         }
         std::this_thread::sleep_for(step == 3 ? 50ms : 0ms);  // what was decoded last reaches its place

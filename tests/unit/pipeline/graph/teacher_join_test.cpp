@@ -1,4 +1,4 @@
-#include "pipeline/graph/teacher_join.hpp"
+#include "pipeline/graph/teacher/teacher_join.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -79,9 +79,9 @@ class TeacherStageTest : public ::testing::Test {
         options_.training.micro_batches = 1;
         options_.training.batch_size = 1;
         options_.total_steps = 50;
-        options_.teacher.scheduler.retry.base = 1ms;
-        options_.teacher.scheduler.breaker.cooldown = 10ms;
-        options_.teacher.watch.grace = 20ms;
+        asking_.scheduler.retry.base = 1ms;
+        asking_.scheduler.breaker.cooldown = 10ms;
+        asking_.watch.grace = 20ms;
     }
 
     Result<GraphOutcome> run(Student& student, TeacherSource* source) {
@@ -95,7 +95,8 @@ class TeacherStageTest : public ::testing::Test {
         auto batches = std::make_shared<BatchSource>(dataset_, BatchPlan(10, 1, 1), 1);
         const GraphExecutors executors{io.get_executor(), compute.get_executor(), staging.get_executor(),
                                        disk.get_executor()};
-        auto graph = make_training_graph(executors, student, source, batches, {}, options_, hooks, nullptr);
+        options_.teachers = {{"", source, asking_}};
+        auto graph = make_training_graph(executors, student, batches, {}, options_, hooks, nullptr);
         std::optional<Result<GraphOutcome>> outcome;
         boost::asio::co_spawn(io, graph->run(), [&](const std::exception_ptr& thrown, Result<GraphOutcome> ended) {
             EXPECT_FALSE(thrown);
@@ -121,11 +122,12 @@ class TeacherStageTest : public ::testing::Test {
     std::shared_ptr<CountingDataset> dataset_ = std::make_shared<CountingDataset>();
     FakeTeacher teacher_;
     GraphOptions options_;
+    TeacherStageOptions asking_;
     std::vector<WorkerEvent> events_;
 };
 
 TEST_F(TeacherStageTest, PlainTrainingPlansNoBatchTwice) {
-    options_.teacher.scheduler.limit.ceiling = 64;  // a free slot is what a hedge takes
+    asking_.scheduler.limit.ceiling = 64;  // a free slot is what a hedge takes
     FakeStudent student;
     ASSERT_TRUE(run(student, nullptr).has_value());
     const std::map<std::uint64_t, int> made = dataset_->made();
@@ -177,7 +179,7 @@ TEST_F(TeacherStageTest, AHangIsShownAndOver) {
 }
 
 TEST_F(TeacherStageTest, WhenPatienceIsOverTheErrorSaysWhatWasWaitedForAndHowLong) {
-    options_.teacher.scheduler.retry.patience = 200ms;
+    asking_.scheduler.retry.outage_timeout = 200ms;
     teacher_.decide = [](std::uint64_t, std::size_t) {
         return FakeTeacher::Fate{0us, FetchError{FailureKind::connection, "http://t: connection refused", {}}};
     };
@@ -215,7 +217,7 @@ TEST_F(TeacherStageTest, OtherFaultsMayPass) {
 }
 
 TEST_F(TeacherStageTest, EveryRequestThatWasSentIsCountedWithItsOutcomeAndItsDuration) {
-    options_.teacher.scheduler.hedge.enabled = false;
+    asking_.scheduler.hedge.enabled = false;
     teacher_.decide = [](std::uint64_t, std::size_t call) {
         if (call == 7) {
             return FakeTeacher::Fate{30ms, FetchError{FailureKind::overloaded, "http://t: HTTP 503", {}}};
@@ -268,7 +270,7 @@ TEST_F(TeacherStageTest, EveryRequestThatWasSentIsCountedWithItsOutcomeAndItsDur
 }
 
 TEST_F(TeacherStageTest, ARequestThatItsHedgeBeatIsNoFailure) {
-    options_.teacher.scheduler.limit.ceiling = 4;
+    asking_.scheduler.limit.ceiling = 4;
     teacher_.decide = [](std::uint64_t, std::size_t call) { return FakeTeacher::Fate{call == 30 ? 2s : 1ms, {}}; };
     FakeStudent student;
     const Result<GraphOutcome> outcome = run(student, &teacher_);

@@ -1,4 +1,4 @@
-#include "pipeline/graph/teacher_watch.hpp"
+#include "pipeline/graph/teacher/teacher_watch.hpp"
 
 #include <gtest/gtest.h>
 
@@ -41,10 +41,10 @@ TEST_F(TeacherWatchTest, WarnsAtMostOnceInTenSecondsAndCountsTheRest) {
     for (int i = 0; i < 100; ++i) {
         watch_.on_failure(FailureKind::overloaded, "http://a: HTTP 503", Instant(i * 100ms));
     }
-    EXPECT_EQ(warnings(), std::vector<std::string>{"http://a: HTTP 503 (overloaded): the request is made again"});
+    EXPECT_EQ(warnings(), std::vector<std::string>{"http://a: HTTP 503 (overloaded): retrying"});
     watch_.on_failure(FailureKind::timeout, "http://b: no answer", Instant(10s));
     ASSERT_EQ(warnings().size(), 2U);
-    EXPECT_EQ(warnings()[1], "http://b: no answer (timeout): the request is made again (and 99 more like it before)");
+    EXPECT_EQ(warnings()[1], "http://b: no answer (timeout): retrying (and 99 more like it before)");
 }
 
 TEST_F(TeacherWatchTest, F12AReplicaThatIsKeptOutIsNamedOnceInTenMinutes) {
@@ -67,10 +67,10 @@ TEST_F(TeacherWatchTest, EachKindOfWarningHasItsOwnTurn) {
     watch_.on_retry_after("http://a", 1h, Instant(20s));
     const std::vector<std::string> said = warnings();
     ASSERT_EQ(said.size(), 4U);
-    EXPECT_NE(said[1].find("http://a is left out"), std::string::npos);
-    EXPECT_EQ(said[2], "http://a asks to be left alone for 10 s (Retry-After)");
+    EXPECT_NE(said[1].find("http://a: circuit breaker open"), std::string::npos);
+    EXPECT_EQ(said[2], "http://a asks for a pause of 10 s (Retry-After)");
     EXPECT_EQ(said[3],
-              "http://a asks to be left alone for 3600 s (Retry-After); it is for 300 s "
+              "http://a asks for a pause of 3600 s (Retry-After); limited to 300 s "
               "(/teacher/max_retry_after_secs) (and 1 more like it before)");
 }
 

@@ -72,7 +72,7 @@ TEST_F(TrainingGraphTest, BytesThatCannotBeDecodedAreAskedForAgain) {
     teacher_.decode = [&damaged](std::uint64_t n) {
         return n == 4 && damaged++ == 0 ? std::optional<std::string>("half an answer") : std::nullopt;
     };
-    options_.teacher.scheduler.hedge.enabled = false;
+    asking_.scheduler.hedge.enabled = false;
     const Outcome run = this->run(&teacher_);
     ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
     EXPECT_EQ(training_log(), expected_log(0, 5, 3));
@@ -162,7 +162,7 @@ TEST_F(TrainingGraphTest, EvaluationsBringWhatTheStudentSays) {
 
 TEST_F(TrainingGraphTest, IdleTimeAppliesPendingUpdates) {
     teacher_.decide = [](std::uint64_t, std::size_t) { return FakeTeacher::Fate{3ms, {}}; };
-    options_.teacher.scheduler.limit.ceiling = 1;  // the student waits after each step
+    asking_.scheduler.limit.ceiling = 1;  // the student waits after each step
     const Outcome run = this->run(&teacher_);
     ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
     EXPECT_GT(student_.idle_updates, 0);

@@ -111,12 +111,13 @@ void expect_bounded_growth(std::uint32_t columns, std::uint64_t micro_batches, s
         };
     }
     GraphOptions options;
+    TeacherStageOptions asking;
     options.training.micro_batches = 1;
     options.training.batch_size = kRows;
     options.total_steps = micro_batches;
-    options.teacher.scheduler.limit.adaptive = false;
-    options.teacher.scheduler.limit.ceiling = kConcurrency;
-    options.teacher.scheduler.hedge.enabled = false;
+    asking.scheduler.limit.adaptive = false;
+    asking.scheduler.limit.ceiling = kConcurrency;
+    asking.scheduler.hedge.enabled = false;
     GraphHooks hooks;
     hooks.on_event = [](const WorkerEvent&) {};
     hooks.commit_checkpoint = [](std::uint64_t, const StudentSnapshot&) { return Result<std::string>("none"); };
@@ -133,13 +134,14 @@ void expect_bounded_growth(std::uint32_t columns, std::uint64_t micro_batches, s
     ASSERT_TRUE(size.max_wire_bytes);
     EXPECT_GE(*size.max_wire_bytes, answer);
     EXPECT_LE(static_cast<double>(*size.max_wire_bytes), 1.25 * static_cast<double>(answer));
-    options.teacher.scheduler.window.max_bytes = kWindowBytes;
-    options.teacher.scheduler.window.expected = {size.held_bytes, *size.max_wire_bytes};
-    options.teacher.scheduler.window.decoders = kDecodeThreads;
-    options.teacher.scheduler.window.decode_bytes = size.decode_bytes;
+    asking.scheduler.window.max_bytes = kWindowBytes;
+    asking.scheduler.window.expected = {size.held_bytes, *size.max_wire_bytes};
+    asking.scheduler.window.decoders = kDecodeThreads;
+    asking.scheduler.window.decode_bytes = size.decode_bytes;
     auto batches = std::make_shared<BatchSource>(std::make_shared<WideDataset>(kRows * micro_batches, columns),
                                                  BatchPlan(kRows * micro_batches, kRows, 1), 1);
-    auto graph = make_training_graph(executors, student, teacher.get(), batches, {}, options, hooks, nullptr);
+    options.teachers.push_back({"", teacher.get(), asking});
+    auto graph = make_training_graph(executors, student, batches, {}, options, hooks, nullptr);
 
     forget_peak();
     const std::uint64_t before = status_bytes("VmRSS");

@@ -1,4 +1,4 @@
-#include "pipeline/store/row_codec.hpp"
+#include "pipeline/store/formats/row_codec.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "base/half_float.hpp"
 #include "pipeline/core/target_rows.hpp"
-#include "pipeline/store/bit_packing.hpp"
+#include "pipeline/store/formats/bit_packing.hpp"
 #include "tests/unit/pipeline/store/store_fixture.hpp"
 
 namespace distilld {
@@ -27,13 +27,13 @@ struct RoundTrip {
 };
 
 RoundTrip round_trip(const StoreManifest& manifest, const TeacherTargets& targets, const TokenBatch& batch) {
-    const auto codec = make_row_codec(manifest);
+    const RowCodec codec(manifest);
     TargetBuffers buffers;
-    const auto rows = codec->encode(batch, targets);
+    const auto rows = codec.encode(batch, targets);
     for (const StoredRow& row : rows.value()) {
-        EXPECT_EQ(codec->find_defect(view_of(row)), std::nullopt);
+        EXPECT_EQ(codec.find_defect(view_of(row)), std::nullopt);
     }
-    return {batch, targets, codec->decode(batch, rows.value(), buffers).value()};
+    return {batch, targets, codec.decode(batch, rows.value(), buffers).value()};
 }
 
 RoundTrip round_trip(StoreFormat format, StoreValues values = StoreValues::f16) {
@@ -170,7 +170,7 @@ TEST(RowCodec, GivesBackLogits) {
 TEST(RowCodec, SamplesAreUnbiased) {
     StoreManifest manifest = StoreData::manifest(StoreFormat::sampled);
     manifest.rows = 4000;
-    const auto codec = make_row_codec(manifest);
+    const RowCodec codec(manifest);
     std::vector<double> mean(StoreData::kVocabulary);
     std::vector<double> expected(StoreData::kVocabulary);
     const auto logits = StoreData::logits(0, 1);
@@ -184,8 +184,8 @@ TEST(RowCodec, SamplesAreUnbiased) {
     TargetBuffers buffers;
     for (std::uint64_t row = 0; row < manifest.rows; ++row) {
         batch.row_ids = {row};  // the same logits, other draws
-        const auto stored = codec->encode(batch, targets).value();
-        const TeacherTargets got = codec->decode(batch, stored, buffers).value();
+        const auto stored = codec.encode(batch, targets).value();
+        const TeacherTargets got = codec.decode(batch, stored, buffers).value();
         double sum = 0;
         for (std::size_t i = 20; i < 40; ++i) {
             const double p = std::exp(static_cast<double>(element_as_float(got.values, i)));
@@ -218,7 +218,7 @@ TEST(RowCodec, CutsMoreEntriesAndReducesLogits) {
 TEST(RowCodec, MeasuresWhatStoringCosts) {
     const TokenBatch batch = StoreData::batch({2});
     const auto cost = [&](StoreManifest manifest) {
-        const auto rows = make_row_codec(complete_manifest(manifest).value())->encode(batch, StoreData::full(batch));
+        const auto rows = RowCodec(complete_manifest(manifest).value()).encode(batch, StoreData::full(batch));
         EXPECT_GT(rows.value().front().kl_tokens, 0U);
         return rows.value().front().kl_sum;
     };
@@ -235,10 +235,10 @@ TEST(RowCodec, MeasuresWhatStoringCosts) {
 TEST(RowCodec, RefusesWhatItCannotKeep) {
     TokenBatch batch = StoreData::batch({2});
     const auto error = [&](StoreFormat format, const TeacherTargets& targets) {
-        const auto rows = make_row_codec(StoreData::manifest(format))->encode(batch, targets);
+        const auto rows = RowCodec(StoreData::manifest(format)).encode(batch, targets);
         return rows ? std::string("taken") : rows.error().message;
     };
-    EXPECT_THAT(error(StoreFormat::packed, StoreData::entries(batch, 5)), HasSubstr("5 entries a position"));
+    EXPECT_THAT(error(StoreFormat::packed, StoreData::entries(batch, 5)), HasSubstr("5 entries per position"));
     EXPECT_THAT(error(StoreFormat::sampled, StoreData::entries(batch, 6)), HasSubstr("needs the teacher's logits"));
     TeacherTargets hidden = StoreData::full(batch);
     hidden.kind = TeacherTargets::Kind::hidden_states;
@@ -252,7 +252,7 @@ TEST(RowCodec, RefusesWhatItCannotKeep) {
 
     batch.labels[0] = 1;  // the teacher gave nothing there
     EXPECT_THAT(error(StoreFormat::full, StoreData::full(StoreData::batch({2}))),
-                HasSubstr("row 2, position 0: the teacher gave nothing"));
+                HasSubstr("row 2, position 0: the teacher sent nothing"));
     batch.row_ids = {7};
     batch.labels[0] = kIgnoredLabel;
     EXPECT_THAT(error(StoreFormat::full, StoreData::full(StoreData::batch({2}))),
@@ -261,11 +261,11 @@ TEST(RowCodec, RefusesWhatItCannotKeep) {
 
 TEST(RowCodec, RefusesABatchOfOtherLabels) {
     TokenBatch batch = StoreData::batch({1});
-    const auto codec = make_row_codec(StoreData::manifest(StoreFormat::topk));
-    const auto rows = codec->encode(batch, StoreData::entries(batch, kWidth)).value();
+    const RowCodec codec(StoreData::manifest(StoreFormat::topk));
+    const auto rows = codec.encode(batch, StoreData::entries(batch, kWidth)).value();
     TargetBuffers buffers;
     batch.labels[StoreData::kColumns - 1] = 1;
-    const auto got = codec->decode(batch, rows, buffers);
+    const auto got = codec.decode(batch, rows, buffers);
     ASSERT_FALSE(got);
     EXPECT_THAT(got.error().message, HasSubstr("row 1: position 4 carries a loss and is not stored"));
 }

@@ -7,8 +7,8 @@
 #include <csignal>
 #include <fstream>
 
+#include "pipeline/store/store_checks.hpp"
 #include "pipeline/store/store_reader.hpp"
-#include "pipeline/store/store_verify.hpp"
 #include "pipeline/store/store_writer.hpp"
 #include "tests/unit/pipeline/store/store_fixture.hpp"
 

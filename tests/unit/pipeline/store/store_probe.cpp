@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "base/json_fields.hpp"
 #include "pipeline/store/store_writer.hpp"
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "pipeline/core/target_rows.hpp"
-#include "pipeline/store/store_verify.hpp"
+#include "pipeline/store/store_checks.hpp"
 #include "tests/unit/pipeline/store/store_fixture.hpp"
 
 namespace distilld {

@@ -4,9 +4,8 @@
 #include <cmath>
 
 #include "pipeline/store/divergence.hpp"
-#include "pipeline/store/store_error.hpp"
+#include "pipeline/store/store_checks.hpp"
 #include "pipeline/store/store_export.hpp"
-#include "pipeline/store/store_verify.hpp"
 #include "tests/unit/pipeline/store/store_fixture.hpp"
 
 namespace distilld {
@@ -87,7 +86,7 @@ TEST(StoreExport, MakesTheShardsThatWouldHaveBeenWritten) {
         return result ? std::string("taken") : result.error().message;
     };
     EXPECT_THAT(refused(*topk, StoreFormat::sampled, 0), HasSubstr("made of logits"));
-    EXPECT_THAT(refused(*topk, StoreFormat::packed, 7), HasSubstr("it has 6 entries a position, 7 are wanted"));
+    EXPECT_THAT(refused(*topk, StoreFormat::packed, 7), HasSubstr("it has 6 entries per position, 7 are wanted"));
 }
 
 TEST(StoreExport, WritesLinesForPeople) {
@@ -134,7 +133,7 @@ TEST(StoreVerify, NamesFileAndRowOfWhatIsWrong) {
     std::string header = second;
     header[header.find("distilld-store")] = 'D';
     write_bytes(folder / "shard-000001.safetensors", header);
-    EXPECT_THAT(verify_store(folder.path())->defects[0], HasSubstr("its SHA-256 is another"));
+    EXPECT_THAT(verify_store(folder.path())->defects[0], HasSubstr("its SHA-256 does not match"));
 }
 
 }  // namespace

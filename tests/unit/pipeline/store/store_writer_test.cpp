@@ -227,7 +227,7 @@ TEST(StoreWriter, RefusesAStoreOfOtherData) {
     EXPECT_THAT(error([](StoreManifest& m) { m.tokenizer_hash = "x"; }), HasSubstr("tokenizer_hash is"));
     EXPECT_THAT(error([](StoreManifest& m) { m.k = 5; }), HasSubstr("k is 6, 5 is expected"));
     EXPECT_THAT(error([](StoreManifest& m) { m.format = StoreFormat::topk; }), HasSubstr("format is \"packed\""));
-    EXPECT_THAT(error([](StoreManifest& m) { m.teacher = "another"; }), HasSubstr("of another teacher"));
+    EXPECT_THAT(error([](StoreManifest& m) { m.teacher = "another"; }), HasSubstr("belongs to another teacher"));
     EXPECT_THAT(error([](StoreManifest& m) { m.temperature = 2; }), HasSubstr("temperature is 2"));
     EXPECT_THAT(error([](StoreManifest& m) { m.values = StoreValues::f32; }), HasSubstr("values is f32"));
     EXPECT_EQ(error([](StoreManifest& m) { m.teacher_name = "renamed"; }), "taken");

@@ -124,7 +124,7 @@ TEST_F(CachingTeacherTest, AFullDiskHoldsNothingUpAndIsToldOfOnce) {
     const auto live = ask({0, 1});
     ASSERT_TRUE(live) << live.error().message;
     ASSERT_TRUE(ask({2, 3}));
-    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("no space; the training goes on")));
+    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("no space; training continues")));
     EXPECT_EQ(caching_->store()->held_rows, 0U);
     writer_->full = false;
     const auto kept = ask({0, 1});
@@ -165,7 +165,7 @@ TEST_F(CachingTeacherTest, OfADamagedRowTheTeacherIsAsked) {
     const auto damaged = ask({0, 1});
     ASSERT_FALSE(damaged);
     EXPECT_EQ(damaged.error().kind, FailureKind::bad_response) << "the scheduler asks again";
-    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("row 0 is damaged; the teacher is asked")));
+    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("row 0 is damaged; asking the teacher instead")));
     EXPECT_TRUE(ask({0, 1}));
     EXPECT_EQ(teacher_->fetches, 2U);
 }

@@ -7,9 +7,9 @@
 
 #include "base/sha256.hpp"
 #include "pipeline/core/target_rows.hpp"
+#include "pipeline/teacher/probe/teacher_fingerprint.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_codec.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
-#include "pipeline/teacher/teacher_fingerprint.hpp"
 #include "pipeline/teacher/teacher_head.hpp"
 #include "tests/unit/pipeline/teacher/teacher_fixture.hpp"
 
@@ -286,7 +286,7 @@ TEST(HiddenStates, AServerThatKnowsNoRangesOrComesLaterWillDo) {
 TEST(HiddenStates, AHeadThatDoesNotFitIsRefused) {
     HiddenTeacher teacher;
     teacher.error = 0.5F;  // before the norm, say
-    EXPECT_THAT(refusal(teacher), HasSubstr("/v2/models/teacher/head: the head makes other log-probabilities"));
+    EXPECT_THAT(refusal(teacher), HasSubstr("/v2/models/teacher/head: the head yields other log-probabilities"));
 
     HiddenTeacher changed;
     changed.announced = sha256_of("another");
@@ -362,9 +362,9 @@ TEST(HeadFile, RefusesWhatIsNone) {
         return head ? "accepted" : head.error().message;
     };
     EXPECT_EQ(refused(head_file()), "accepted");
-    EXPECT_THAT(refused(""), HasSubstr("no safetensors file"));
+    EXPECT_THAT(refused(""), HasSubstr("not a safetensors file"));
     EXPECT_THAT(refused(std::string(8, '\xff')), HasSubstr("its header would have"));
-    EXPECT_THAT(refused(head_file(1, "I64")), HasSubstr("none of F16, BF16 and F32"));
+    EXPECT_THAT(refused(head_file(1, "I64")), HasSubstr("not F16, BF16 or F32"));
     std::string garbled = head_file();
     garbled[9] = '!';
     EXPECT_THAT(refused(garbled), HasSubstr("with one tensor"));

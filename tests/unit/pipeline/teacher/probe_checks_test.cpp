@@ -1,4 +1,4 @@
-#include "pipeline/teacher/probe_checks.hpp"
+#include "pipeline/teacher/probe/probe_checks.hpp"
 
 #include <gtest/gtest.h>
 

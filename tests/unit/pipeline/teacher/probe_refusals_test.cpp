@@ -72,7 +72,7 @@ TEST(ProbeRefusals, AServerThatIsRightIsTaken) {
 TEST(ProbeRefusals, RawLogitsUnderTheNameOfLogProbabilities) {
     for (const SmallServer server : kAll) {
         if (!has_logits(server)) {
-            expect_refused(server, ServerFault::raw_logits, "no log-probability");
+            expect_refused(server, ServerFault::raw_logits, "not a log-probability");
             expect_refused(server, ServerFault::low_logits, "no other can have more than");
         }
     }
@@ -142,11 +142,11 @@ TEST(ProbeRefusals, AServerThatPassesOverTheRequest) {
         {SmallServer::kserve_tail, "no output 'topk_ids'"},
         {SmallServer::kserve_logits, "no output 'logits'"},
         {SmallServer::seed, "no 'logits'"},
-        {SmallServer::vllm, "passed over"},
-        {SmallServer::vllm_generate, "passed over"},
-        {SmallServer::sglang, "passed over"},
-        {SmallServer::sglang_flat, "passed over"},
-        {SmallServer::trl, "passed over"},
+        {SmallServer::vllm, "ignored"},
+        {SmallServer::vllm_generate, "ignored"},
+        {SmallServer::sglang, "ignored"},
+        {SmallServer::sglang_flat, "ignored"},
+        {SmallServer::trl, "ignored"},
     };
     for (const SmallServer server : kAll) {
         expect_refused(server, ServerFault::ignores_request, words.at(server));

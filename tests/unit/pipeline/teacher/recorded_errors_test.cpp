@@ -149,16 +149,16 @@ TEST(RecordedErrors, TheProbeSaysThemToo) {
 // What was asked is not in an answer of 200: the server did not know the field.
 TEST(RecordedErrors, AServerThatPassesOverWhatWasAskedIsNamed) {
     const std::map<std::string, std::string> words{
-        {"lcp-echo-logprobs5-shifted", "no 'prompt_logprobs': the server passed over"},
-        {"llama-echo-ignored", "no 'prompt_logprobs': the server passed over"},
-        {"llama-prompt_logprobs-ignored", "no 'prompt_logprobs': the server passed over"},
+        {"lcp-echo-logprobs5-shifted", "no 'prompt_logprobs': the server ignored"},
+        {"llama-echo-ignored", "no 'prompt_logprobs': the server ignored"},
+        {"llama-prompt_logprobs-ignored", "no 'prompt_logprobs': the server ignored"},
         {"mlserver-binary-out-ignored",
          "no output 'topk_logprobs'"},  // of two outputs it was asked for one, and in JSON
         {"mlserver-err-unknown-output", "no output 'topk_ids'"},
         {"sglang-kneg-ignored", "'input_top_logprobs'"},
-        {"sglang-prompt_logprobs-ignored", "no 'prompt_logprobs': the server passed over"},
-        {"sglang-unknown-model-accepted", "no 'prompt_logprobs': the server passed over"},
-        {"tfserve-logprobs-ignored", "no 'prompt_logprobs': the server passed over"},
+        {"sglang-prompt_logprobs-ignored", "no 'prompt_logprobs': the server ignored"},
+        {"sglang-unknown-model-accepted", "no 'prompt_logprobs': the server ignored"},
+        {"tfserve-logprobs-ignored", "no 'prompt_logprobs': the server ignored"},
         {"vllm-err-noauth-health", "JSON"},
         {"vllm-err-noauth-tokenize", "'choices' is not an array"},
     };

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "pipeline/teacher/endpoint_probe.hpp"
+#include "pipeline/teacher/probe/endpoint_probe.hpp"
 #include "tests/unit/pipeline/teacher/teacher_fixture.hpp"
 
 // What the probe waits for, what it goes on without, and what it says of both.

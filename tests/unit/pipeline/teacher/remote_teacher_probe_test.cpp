@@ -142,7 +142,7 @@ TEST(RemoteTeacher, AnEndpointThatJoinsLateMustPassTheProbeToo) {
                                    std::nullopt, port);
         const auto refused = loop.fetch(*teacher, 1, make_batch(2, 3), 20s);
         ASSERT_FALSE(refused);
-        EXPECT_EQ(refused.error().kind, FailureKind::bad_response) << "it may be mended: the job goes on";
+        EXPECT_EQ(refused.error().kind, FailureKind::bad_response) << "it may be fixed: the job continues";
         EXPECT_NE(refused.error().message.find("no such model"), std::string::npos) << refused.error().message;
     }
     ScriptedHttpServer other(own_teacher([](const SeenRequest& request) {

@@ -27,7 +27,7 @@ class StoreTeacherTest : public ::testing::Test {
         writer_ = open_store_writer(folder_.path(), test::topk_manifest(8, 4)).value();
         options_.poll = std::chrono::milliseconds(1);
         options_.quiet = std::chrono::milliseconds(20);
-        options_.patience = std::chrono::seconds(30);
+        options_.outage_timeout = std::chrono::seconds(30);
         options_.on_waiting = [this](const std::string& text) { waits_.push_back(text); };
     }
 
@@ -125,7 +125,7 @@ TEST_F(StoreTeacherTest, F6AWriterThatComesAndGoesIsToldOfOnceInAWhile) {
 
 TEST_F(StoreTeacherTest, GivesUpAWriterThatSealsNothing) {
     add({0, 1, 2, 3});
-    options_.patience = std::chrono::milliseconds(50);
+    options_.outage_timeout = std::chrono::milliseconds(50);
     const auto teacher = make();
     const auto answer = fetch(*teacher, {3, 4});
     ASSERT_FALSE(answer);
@@ -137,7 +137,7 @@ TEST_F(StoreTeacherTest, GivesUpAWriterThatSealsNothing) {
 TEST_F(StoreTeacherTest, ReadsWhatAWriterHasLeftAndNamesWhatToRunForTheRest) {
     add({4, 5});
     writer_.reset();
-    options_.patience = std::chrono::milliseconds(60);
+    options_.outage_timeout = std::chrono::milliseconds(60);
     const auto teacher = make();
     EXPECT_TRUE(fetch(*teacher, {5, 4}));
     EXPECT_TRUE(waits_.empty());
@@ -145,10 +145,11 @@ TEST_F(StoreTeacherTest, ReadsWhatAWriterHasLeftAndNamesWhatToRunForTheRest) {
     EXPECT_EQ(teacher->store()->sealed_rows, 0U);
     const auto answer = fetch(*teacher, {5, 6});
     ASSERT_FALSE(answer);
-    const std::string said = folder_.path().string() +
-                             ": row 6 is missing, and nobody writes this store; 2 of 8 rows are there: run distilld "
-                             "generate SPEC --store " +
-                             folder_.path().string() + " for the other 6";
+    const std::string said =
+        folder_.path().string() +
+        ": row 6 is missing, and no process writes this store; 2 of 8 rows are there: run distilld "
+        "generate SPEC --store " +
+        folder_.path().string() + " for the other 6";
     EXPECT_THAT(waits_, ElementsAre(said));
     EXPECT_THAT(answer.error().message, AllOf(HasSubstr(said), HasSubstr("/teacher/patience_secs is over")));
 }
@@ -218,7 +219,7 @@ TEST(CheckStore, NamesWhatDiffersAndBothValues) {
     EXPECT_EQ(complaint([](StoreWish& w) { w.sequence_length = 5; }),
               "/teacher/store: the store's sequence length is 4, not 5 as /dataset/sequence_length has it");
     EXPECT_EQ(complaint([](StoreWish& w) { w.top_k = 3; }),
-              "/teacher/store: the store's number of entries a token is 2, not 3 as /teacher/top_k has it");
+              "/teacher/store: the store's number of entries per token is 2, not 3 as /teacher/top_k has it");
     wish.top_k = 0;
     EXPECT_TRUE(check_store(manifest, wish)) << "as the store has it";
     StoreManifest full = manifest;

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "base/half_float.hpp"
-#include "pipeline/teacher/transport/body_buffer.hpp"
+#include "net/body_buffer.hpp"
 #include "tests/unit/pipeline/teacher/teacher_fixture.hpp"
 
 namespace distilld {

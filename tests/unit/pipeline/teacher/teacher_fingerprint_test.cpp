@@ -1,4 +1,4 @@
-#include "pipeline/teacher/teacher_fingerprint.hpp"
+#include "pipeline/teacher/probe/teacher_fingerprint.hpp"
 
 #include <gtest/gtest.h>
 

@@ -44,7 +44,7 @@ TEST_F(TeacherKeyFile, IsReadBelowTheRootOnly) {
     EXPECT_EQ(read_bearer("", "linked").value(), "s3cret");
     std::filesystem::create_symlink(folder_ / "outside", folder_ / "keys" / "out");
     for (const char* name : {"out", "../outside", "math"}) {
-        EXPECT_THAT(refusal(name), HasSubstr("/teacher/api_key_file: " + std::string(name) + " is no file below"));
+        EXPECT_THAT(refusal(name), HasSubstr("/teacher/api_key_file: " + std::string(name) + " is not a file below"));
     }
     EXPECT_THAT(refusal("absent"), HasSubstr("is not in the folder of keys: No such file"));
     ::unsetenv(kKeyRootVariable);

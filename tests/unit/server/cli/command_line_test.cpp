@@ -164,7 +164,7 @@ TEST(CommandLine, Keys) {
     const auto add = parsed<KeysCommand>({"keys", "add", "alice", "--role", "submit", "--data-dir", "d"});
     EXPECT_EQ(add.action, KeysCommand::Action::add);
     EXPECT_EQ(add.name, "alice");
-    EXPECT_EQ(add.role, api::Role::submit);
+    EXPECT_EQ(add.role, http::Role::submit);
     EXPECT_EQ(add.data_dir, "d");
     const auto list = parsed<KeysCommand>({"keys", "list", "--data-dir", "d", "--output", "json"});
     EXPECT_EQ(list.action, KeysCommand::Action::list);
@@ -327,8 +327,8 @@ TEST(CommandLine, RunOverridesGiveAValidSpec) {
     ASSERT_TRUE(text.has_value()) << text.error().message;
     const auto job = api::parse_job_spec(*text);
     ASSERT_TRUE(job.has_value()) << api::describe(job.error());
-    EXPECT_THAT(job->teacher->endpoints, ElementsAre("http://a:1"));
-    EXPECT_EQ(job->teacher->timeout_secs, 2.5);
+    EXPECT_THAT(job->teacher()->endpoints, ElementsAre("http://a:1"));
+    EXPECT_EQ(job->teacher()->timeout_secs, 2.5);
     EXPECT_FALSE(job->training.parallel);
     EXPECT_EQ(job->training.micro_batches, 8U);
     EXPECT_EQ(job->training.batch_size, 4U);
@@ -384,12 +384,13 @@ TEST(CommandLine, Jobs) {
     EXPECT_FALSE(watch.json);
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "submit", "s"}).action, JobsCommand::Action::submit);
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "get", "s"}).action, JobsCommand::Action::get);
-    EXPECT_EQ(parsed<JobsCommand>({"jobs", "cancel", "s"}).action, JobsCommand::Action::cancel);
-    EXPECT_TRUE(parsed<JobsCommand>({"jobs", "cancel", "s"}).checkpoint_at_end);
-    EXPECT_FALSE(parsed<JobsCommand>({"jobs", "cancel", "s", "--no-checkpoint"}).checkpoint_at_end);
-    EXPECT_EQ(parsed<JobsCommand>({"jobs", "pause", "s"}).action, JobsCommand::Action::pause);
-    EXPECT_EQ(parsed<JobsCommand>({"jobs", "resume", "s"}).action, JobsCommand::Action::resume);
-    EXPECT_EQ(parsed<JobsCommand>({"jobs", "checkpoint", "s"}).action, JobsCommand::Action::checkpoint);
+    for (const char* verb : {"cancel", "pause", "resume", "checkpoint"}) {
+        const auto asked = parsed<JobsCommand>({"jobs", verb, "s"});
+        EXPECT_EQ(asked.action, JobsCommand::Action::ask);
+        EXPECT_STREQ(asked.verb->name, verb);
+        EXPECT_TRUE(asked.verb_option);
+    }
+    EXPECT_FALSE(parsed<JobsCommand>({"jobs", "cancel", "s", "--no-checkpoint"}).verb_option);
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "submit", "s", "--priority", "-7"}).priority, -7);
     const auto set = parsed<JobsCommand>({"jobs", "set", "s", "--priority", "100", "--max-concurrent", "3",
                                           "--metadata", "a=b=c", "--metadata", "gone="});

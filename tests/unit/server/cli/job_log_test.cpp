@@ -1,4 +1,4 @@
-#include "server/cli/job_log.hpp"
+#include "server/cli/jobs/job_log.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 #include "api/job_types.hpp"
 #include "base/json_text.hpp"
-#include "server/cli/job_find.hpp"
+#include "server/cli/jobs/job_find.hpp"
 
 namespace distilld::cli {
 namespace {

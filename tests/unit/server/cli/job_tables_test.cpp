@@ -1,4 +1,4 @@
-#include "server/cli/job_tables.hpp"
+#include "server/cli/jobs/job_tables.hpp"
 
 #include <gtest/gtest.h>
 

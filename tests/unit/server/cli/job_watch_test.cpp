@@ -1,4 +1,4 @@
-#include "server/cli/job_watch.hpp"
+#include "server/cli/jobs/job_watch.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

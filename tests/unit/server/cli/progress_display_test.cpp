@@ -115,7 +115,7 @@ TEST(ProgressText, AnswersOfAStoreAreNoRequestsToATeacher) {
     finished.last = progress(100);
     finished.last.fetch.requests = 317;
     finished.last.fetch.store = StoreCounters{2542, 320, 0, 0};
-    EXPECT_THAT(summary(finished), HasSubstr("answers         317 by way of the store, which has 320 of 2542 rows\n"));
+    EXPECT_THAT(summary(finished), HasSubstr("answers         317 through the store, which has 320 of 2542 rows\n"));
     EXPECT_THAT(summary(finished), Not(HasSubstr("p50")));
     finished.last.fetch.latency_p95_seconds = 0.25;
     EXPECT_THAT(summary(finished), HasSubstr("rows, p50 0.000 s, p95 0.250 s\n"));

@@ -1,4 +1,4 @@
-#include "server/cli/rest_client.hpp"
+#include "server/cli/jobs/rest_client.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,9 +18,9 @@
 #include <memory>
 #include <thread>
 
-#include "server/cli/api_key.hpp"
-#include "server/cli/sse_parser.hpp"
-#include "server/http/doorkeeper.hpp"
+#include "server/cli/jobs/api_key.hpp"
+#include "server/cli/jobs/sse_parser.hpp"
+#include "server/http/authenticator.hpp"
 #include "server/http/http_server.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -106,7 +106,7 @@ TEST(RestClientText, Problems) {
 }
 
 /// Two pieces, then the end.
-class Pieces final : public api::BodyStream {
+class Pieces final : public http::BodyStream {
   public:
     asio::awaitable<std::optional<std::string>> next() override {
         if (++count_ > 2) {
@@ -120,7 +120,7 @@ class Pieces final : public api::BodyStream {
 };
 
 /// Waits for ever.
-class Silence final : public api::BodyStream {
+class Silence final : public http::BodyStream {
   public:
     asio::awaitable<std::optional<std::string>> next() override {
         asio::steady_timer timer(co_await asio::this_coro::executor, std::chrono::hours(1));
@@ -129,39 +129,39 @@ class Silence final : public api::BodyStream {
     }
 };
 
-asio::awaitable<api::Response> echo(api::Request request) {
-    api::Response response;
+asio::awaitable<http::Response> echo(http::Request request) {
+    http::Response response;
     response.status = 201;
     response.body = request.method + " " + request.path + " " + request.body;
     co_return response;
 }
-asio::awaitable<api::Response> who(api::Request request) {
-    api::Response response;
+asio::awaitable<http::Response> who(http::Request request) {
+    http::Response response;
     response.body = request.caller ? request.caller->name : "nobody";
     co_return response;
 }
-asio::awaitable<api::Response> pieces(api::Request) {
-    api::Response response;
+asio::awaitable<http::Response> pieces(http::Request) {
+    http::Response response;
     response.stream = std::make_unique<Pieces>();
     co_return response;
 }
-asio::awaitable<api::Response> silence(api::Request) {
-    api::Response response;
+asio::awaitable<http::Response> silence(http::Request) {
+    http::Response response;
     response.stream = std::make_unique<Silence>();
     co_return response;
 }
 
 /// Calls everybody by the key.
-class Porter final : public http::Doorkeeper {
+class TestAuthenticator final : public http::Authenticator {
   public:
-    http::DoorVerdict judge(const http::RequestHead& head) override {
-        http::DoorVerdict verdict;
+    http::Authentication judge(const http::RequestHead& head) override {
+        http::Authentication verdict;
         if (const auto key = head.request.header("authorization")) {
-            verdict.caller = api::Caller{std::string(*key), api::Role::read, "key-1"};
+            verdict.caller = http::Caller{std::string(*key), http::Role::read, "key-1"};
         }
         return verdict;
     }
-    std::optional<api::Response> revocation(const api::Caller& /*caller*/) override { return std::nullopt; }
+    std::optional<http::Response> revocation(const http::Caller& /*caller*/) override { return std::nullopt; }
 };
 
 class RestClientTest : public ::testing::Test {
@@ -171,7 +171,7 @@ class RestClientTest : public ::testing::Test {
         options.listen = "127.0.0.1:0";
         std::vector<http::Route> routes{
             {"POST", "/echo", echo}, {"GET", "/pieces", pieces}, {"GET", "/silence", silence}, {"GET", "/who", who}};
-        options.doorkeeper = std::make_shared<Porter>();
+        options.authenticator = std::make_shared<TestAuthenticator>();
         server_ = http::make_server(context_.get_executor(), options, std::move(routes)).value();
         asio::co_spawn(context_, server_->run(), asio::detached);
         thread_ = std::thread([this] { context_.run(); });

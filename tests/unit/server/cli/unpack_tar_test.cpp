@@ -1,4 +1,4 @@
-#include "server/cli/unpack_tar.hpp"
+#include "server/cli/jobs/unpack_tar.hpp"
 
 #include <archive.h>
 #include <archive_entry.h>

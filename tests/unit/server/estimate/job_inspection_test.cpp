@@ -91,7 +91,7 @@ TEST_F(JobInspectionTest, SaysWhatOfTheDataItHasNotRead) {
     folder_.write("train.jsonl", lines + "no JSON\n");
     const auto judged = judge_job(spec_);
     EXPECT_THAT(judged.violations, IsEmpty());
-    EXPECT_THAT(judged.not_checked, ElementsAre("dataset.train behind its first 4 MiB"));
+    EXPECT_THAT(judged.not_checked, ElementsAre("dataset.train after its first 4 MiB"));
     EXPECT_EQ(judged.estimate.steps, std::nullopt);
 }
 
@@ -141,38 +141,38 @@ TEST_F(JobInspectionTest, KnowsThatWeightsKeepTheirSizes) {
 
 TEST_F(JobInspectionTest, AStoreIsNotBegunAmongOtherFiles) {
     folder_.write("config.json", "{}");
-    spec_.teacher.emplace().store = folder_.path().string();
-    const auto refused = ElementsAre(StartsWith("/teacher/store: " + spec_.teacher->store + " is not a store: "));
+    spec_.teachers[""].store = folder_.path().string();
+    const auto refused = ElementsAre(StartsWith("/teacher/store: " + spec_.teacher()->store + " is not a store: "));
     EXPECT_THAT(wrong(), refused);
-    spec_.teacher->endpoints = {"http://127.0.0.1:1"};
+    spec_.teacher()->endpoints = {"http://127.0.0.1:1"};
     EXPECT_THAT(wrong(), refused);
-    spec_.teacher->cache = TeacherCache::off;
+    spec_.teacher()->cache = TeacherCache::off;
     EXPECT_THAT(wrong(), IsEmpty()) << "it is neither read nor written";
-    spec_.teacher->cache = TeacherCache::readwrite;
-    spec_.teacher->store = (folder_ / "new").string();
+    spec_.teacher()->cache = TeacherCache::readwrite;
+    spec_.teacher()->store = (folder_ / "new").string();
     EXPECT_THAT(wrong(), IsEmpty());
 }
 
 TEST_F(JobInspectionTest, AsksAGenerateJobWhoReadsItsText) {
     spec_.kind = JobKind::generate;
     spec_.student = {};
-    spec_.teacher.emplace().endpoints = {"http://127.0.0.1:1"};
-    spec_.teacher->store = (folder_ / "new").string();
+    spec_.teachers[""].endpoints = {"http://127.0.0.1:1"};
+    spec_.teacher()->store = (folder_ / "new").string();
     EXPECT_THAT(wrong(), ElementsAre(StartsWith("/student/tokenizer: neither it nor /student/model is given")));
     spec_.student.config_json = R"({"vocab_size":257})";
     EXPECT_THAT(wrong(), IsEmpty());
 }
 
 TEST_F(JobInspectionTest, KnowsWhichUrlsAProtocolCannotUse) {
-    spec_.teacher.emplace();
-    spec_.teacher->endpoints = {"http://127.0.0.1:1/v2/elsewhere"};
+    spec_.teachers[""];
+    spec_.teacher()->endpoints = {"http://127.0.0.1:1/v2/elsewhere"};
     EXPECT_THAT(wrong(), ElementsAre(HasSubstr("/teacher/endpoints/0: ")));
-    spec_.teacher->endpoints = {"http://127.0.0.1:1"};
+    spec_.teacher()->endpoints = {"http://127.0.0.1:1"};
     EXPECT_THAT(wrong(), IsEmpty());
     EXPECT_THAT(inspect_job(spec_).not_checked, ElementsAre("teacher.endpoints, which are not asked"));
-    spec_.teachers["math"] = *spec_.teacher;
+    spec_.teachers["math"] = *spec_.teacher();
     spec_.teachers["math"].endpoints = {"http://127.0.0.1:1/v2/elsewhere"};
-    spec_.teacher.reset();
+    spec_.teachers.erase("");
     EXPECT_THAT(wrong(), Contains(HasSubstr("/teachers/math/endpoints/0: ")));
 }
 

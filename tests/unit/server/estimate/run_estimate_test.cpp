@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/cores.hpp"
 #include "server/estimate/estimate_inputs.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -64,10 +65,10 @@ TEST(RunEstimate, F12SizesAtTheirMaximumAreNotFew) {
     spec.training.batch_size = 65536;
     spec.training.micro_batches = 65536;
     spec.dataset.sequence_length = 1U << 20;
-    spec.teacher.emplace();
-    spec.teacher->endpoints = {"http://t"};
-    spec.teacher->window = 1U << 20;
-    spec.teacher->window_bytes = 1ULL << 50;
+    spec.teachers[""];
+    spec.teacher()->endpoints = {"http://t"};
+    spec.teacher()->window = 1U << 20;
+    spec.teacher()->window_bytes = 1ULL << 50;
     auto inputs = inputs_of();
     inputs.student->decoder.vocab_size = 1 << 24;
     inputs.student->decoder.hidden_size = 1 << 20;
@@ -123,15 +124,15 @@ TEST(RunEstimate, MemoryGrowsWithTheMicroBatchAndShrinksWithCheckpointing) {
 
 TEST(RunEstimate, TheTeachersAnswersAreBoundedByTheirWindow) {
     auto spec = spec_of();
-    spec.teacher.emplace();
-    spec.teacher->endpoints = {"http://t"};
-    spec.teacher->top_k = 10;
-    spec.teacher->max_concurrent.limit = 8;
+    spec.teachers[""];
+    spec.teacher()->endpoints = {"http://t"};
+    spec.teacher()->top_k = 10;
+    spec.teacher()->max_concurrent.limit = 8;
     const std::uint64_t answer = 2 * 32 * 10 * 8;
     EXPECT_EQ(estimate_run(spec, inputs_of()).memory->teacher_buffers, (16 + 3) * answer);
-    spec.teacher->window = 2;
+    spec.teacher()->window = 2;
     EXPECT_EQ(estimate_run(spec, inputs_of()).memory->teacher_buffers, (2 + 3) * answer);
-    spec.teacher->window_bytes = answer;
+    spec.teacher()->window_bytes = answer;
     EXPECT_EQ(estimate_run(spec, inputs_of()).memory->teacher_buffers, (1 + 3) * answer);
     auto inputs = inputs_of();
     inputs.local_teacher = inputs.student;

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/http/doorkeeper.hpp"
+#include "server/http/authenticator.hpp"
 #include "tests/support/scripted_http_server.hpp"
 #include "tests/unit/server/http/raw_client.hpp"
 #include "tests/unit/server/http/server_fixture.hpp"
@@ -75,7 +75,7 @@ TEST_F(HttpServer, F1TrailerOfAStreamedBodyIsRefused) {
         RawClient client(server_->address());
         client.write(chunked("POST", "/sizes", trailer));
         EXPECT_THAT(client.read_response(),
-                    HasSubstr(" end " + std::to_string(static_cast<int>(api::BodyEnd::malformed))))
+                    HasSubstr(" end " + std::to_string(static_cast<int>(http::BodyEnd::malformed))))
             << name;
         EXPECT_EQ(client.read_all(), "") << name;
     }
@@ -139,20 +139,20 @@ TEST_F(HttpServer, F1TrailerAbove64KiBIsRefusedOverTls) {
 }
 
 /// Throws at a request of somebody called so.
-class ThrowingDoorkeeper final : public Doorkeeper {
+class ThrowingAuthenticator final : public Authenticator {
   public:
-    DoorVerdict judge(const RequestHead& head) override {
+    Authentication judge(const RequestHead& head) override {
         if (head.request.header("x-throw")) {
             throw std::length_error("thrown on purpose");
         }
         return {};
     }
-    std::optional<api::Response> revocation(const api::Caller& /*caller*/) override { return std::nullopt; }
+    std::optional<http::Response> revocation(const http::Caller& /*caller*/) override { return std::nullopt; }
 };
 
 TEST_F(HttpServer, F1AnExceptionOfOneSessionEndsThatSessionOnly) {
     ServerOptions options;
-    options.doorkeeper = std::make_shared<ThrowingDoorkeeper>();
+    options.authenticator = std::make_shared<ThrowingAuthenticator>();
     start(options);
     RawClient other(server_->address());
     other.write(get("/hello"));

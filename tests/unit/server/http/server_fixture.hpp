@@ -45,7 +45,7 @@ inline boost::asio::awaitable<void> sleep_for(std::chrono::milliseconds time) {
 }
 
 /// Says "tick" a few times, then ends or waits for ever. Notes its own destruction.
-class Ticks final : public api::BodyStream {
+class Ticks final : public http::BodyStream {
   public:
     Ticks(int count, bool wait_at_end, std::shared_ptr<Log> log)
         : left_(count), wait_at_end_(wait_at_end), log_(std::move(log)) {}
@@ -103,34 +103,34 @@ class HttpServer : public ::testing::Test {
     std::vector<http::Route> routes() {
         const auto log = log_;
         std::vector<http::Route> table;
-        table.push_back({"GET", "/hello", [](api::Request) -> boost::asio::awaitable<api::Response> {
-                             api::Response response;
+        table.push_back({"GET", "/hello", [](http::Request) -> boost::asio::awaitable<http::Response> {
+                             http::Response response;
                              response.content_type = "text/plain";
                              response.body = "hello";
                              response.headers.emplace_back("X-Extra", "1");
                              co_return response;
                          }});
-        table.push_back({"POST", "/echo", [](api::Request request) -> boost::asio::awaitable<api::Response> {
-                             api::Response response;
+        table.push_back({"POST", "/echo", [](http::Request request) -> boost::asio::awaitable<http::Response> {
+                             http::Response response;
                              response.body = std::move(request.body);
                              co_return response;
                          }});
         table.push_back(
             {.method = "POST",
              .pattern = "/json",
-             .handler = [](api::Request) -> boost::asio::awaitable<api::Response> { co_return api::Response{}; },
+             .handler = [](http::Request) -> boost::asio::awaitable<http::Response> { co_return http::Response{}; },
              .json_body = true});
         table.push_back({.method = "GET",
                          .pattern = "/probe",
-                         .handler = [](api::Request) -> boost::asio::awaitable<api::Response> {
-                             api::Response response;
+                         .handler = [](http::Request) -> boost::asio::awaitable<http::Response> {
+                             http::Response response;
                              response.body = "alive";
                              co_return response;
                          },
                          .any_host = true,
                          .vital = true});
-        table.push_back({"GET", "/items/{id}", [](api::Request request) -> boost::asio::awaitable<api::Response> {
-                             api::Response response;
+        table.push_back({"GET", "/items/{id}", [](http::Request request) -> boost::asio::awaitable<http::Response> {
+                             http::Response response;
                              response.body = request.path + "|" + request.path_parameters.at(0).second;
                              for (const auto& [name, value] : request.query) {
                                  response.body += "|" + name + "=" + value;
@@ -144,12 +144,12 @@ class HttpServer : public ::testing::Test {
                          }});
         table.push_back({.method = "POST",
                          .pattern = "/sizes",
-                         .handler = [](api::Request request) -> boost::asio::awaitable<api::Response> {
-                             api::Response response;
+                         .handler = [](http::Request request) -> boost::asio::awaitable<http::Response> {
+                             http::Response response;
                              std::size_t bytes = 0;
                              std::size_t largest = 0;
-                             auto end = api::BodyEnd::not_yet;
-                             while (end == api::BodyEnd::not_yet && !request.query_value("early")) {
+                             auto end = http::BodyEnd::not_yet;
+                             while (end == http::BodyEnd::not_yet && !request.query_value("early")) {
                                  const auto piece = co_await request.body_source->next();
                                  bytes += piece.bytes.size();
                                  largest = std::max(largest, piece.bytes.size());
@@ -161,40 +161,40 @@ class HttpServer : public ::testing::Test {
                          },
                          .streamed_body = true,
                          .body_limit = 1U << 20});
-        table.push_back({"GET", "/headers", [](api::Request request) -> boost::asio::awaitable<api::Response> {
-                             api::Response response;
+        table.push_back({"GET", "/headers", [](http::Request request) -> boost::asio::awaitable<http::Response> {
+                             http::Response response;
                              response.body = "caller=" + (request.caller ? request.caller->name : "");
                              for (const auto& [name, value] : request.headers) {
                                  response.body += "|" + name + "=" + value;
                              }
                              co_return response;
                          }});
-        table.push_back({"GET", "/large", [](api::Request) -> boost::asio::awaitable<api::Response> {
-                             api::Response response;
+        table.push_back({"GET", "/large", [](http::Request) -> boost::asio::awaitable<http::Response> {
+                             http::Response response;
                              response.body.assign(8U << 20, 'x');
                              co_return response;
                          }});
-        table.push_back({"GET", "/throw", [](api::Request) -> boost::asio::awaitable<api::Response> {
+        table.push_back({"GET", "/throw", [](http::Request) -> boost::asio::awaitable<http::Response> {
                              throw std::runtime_error("the secret inside");
-                             co_return api::Response{};
+                             co_return http::Response{};
                          }});
-        table.push_back({"GET", "/throw-early", [](api::Request) -> boost::asio::awaitable<api::Response> {
+        table.push_back({"GET", "/throw-early", [](http::Request) -> boost::asio::awaitable<http::Response> {
                              throw std::runtime_error("the secret inside");
                          }});
-        table.push_back({"DELETE", "/empty", [](api::Request) -> boost::asio::awaitable<api::Response> {
-                             api::Response response;
+        table.push_back({"DELETE", "/empty", [](http::Request) -> boost::asio::awaitable<http::Response> {
+                             http::Response response;
                              response.status = 204;
                              co_return response;
                          }});
-        table.push_back({"GET", "/slow", [log](api::Request) -> boost::asio::awaitable<api::Response> {
+        table.push_back({"GET", "/slow", [log](http::Request) -> boost::asio::awaitable<http::Response> {
                              log->add("slow begins");
                              co_await sleep_for(std::chrono::milliseconds(300));
                              log->add("slow ends");
-                             api::Response response;
+                             http::Response response;
                              response.body = "slow";
                              co_return response;
                          }});
-        table.push_back({"GET", "/never", [log](api::Request) -> boost::asio::awaitable<api::Response> {
+        table.push_back({"GET", "/never", [log](http::Request) -> boost::asio::awaitable<http::Response> {
                              log->add("never begins");
                              try {
                                  co_await sleep_for(std::chrono::hours(1));
@@ -202,10 +202,10 @@ class HttpServer : public ::testing::Test {
                                  log->add("handler cancelled");
                                  throw;
                              }
-                             co_return api::Response{};
+                             co_return http::Response{};
                          }});
         table.push_back({"GET", "/for-client/{ms}",
-                         [log](api::Request request) -> boost::asio::awaitable<api::Response> {
+                         [log](http::Request request) -> boost::asio::awaitable<http::Response> {
                              log->add("for client begins");
                              try {
                                  const int ms = std::stoi(request.path_parameters.at(0).second);
@@ -214,25 +214,25 @@ class HttpServer : public ::testing::Test {
                                  log->add("for client cancelled");
                                  throw;
                              }
-                             api::Response response;
+                             http::Response response;
                              response.body = "for client";
                              co_return response;
                          },
                          true});
-        table.push_back({"GET", "/ticks", [log](api::Request) -> boost::asio::awaitable<api::Response> {
-                             api::Response response;
+        table.push_back({"GET", "/ticks", [log](http::Request) -> boost::asio::awaitable<http::Response> {
+                             http::Response response;
                              response.content_type = "text/event-stream";
                              response.stream = std::make_unique<Ticks>(3, false, log);
                              co_return response;
                          }});
-        table.push_back({"GET", "/measured", [log](api::Request) -> boost::asio::awaitable<api::Response> {
-                             api::Response response;
+        table.push_back({"GET", "/measured", [log](http::Request) -> boost::asio::awaitable<http::Response> {
+                             http::Response response;
                              response.stream = std::make_unique<Ticks>(3, false, log);
                              response.content_length = 12;
                              co_return response;
                          }});
-        table.push_back({"GET", "/endless", [log](api::Request) -> boost::asio::awaitable<api::Response> {
-                             api::Response response;
+        table.push_back({"GET", "/endless", [log](http::Request) -> boost::asio::awaitable<http::Response> {
+                             http::Response response;
                              response.stream = std::make_unique<Ticks>(2, true, log);
                              co_return response;
                          }});

@@ -1,4 +1,4 @@
-#include "server/jobs/artifact_archive.hpp"
+#include "server/jobs/routes/artifact_archive.hpp"
 
 #include <archive.h>
 #include <archive_entry.h>

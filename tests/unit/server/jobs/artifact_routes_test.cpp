@@ -1,4 +1,4 @@
-#include "server/jobs/artifact_routes.hpp"
+#include "server/jobs/routes/artifact_routes.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -89,14 +89,14 @@ TEST_F(ArtifactRoutes, SayWhatThereIsNot) {
 TEST_F(ArtifactRoutes, F2AnOutputThatMayNotBeNamedAnyMoreIsNotRead) {
     const auto id = succeeded();
     std::string refused;
-    const Admission admit = [&refused](const JobSpec& spec) {
+    const SpecPolicy policy = [&refused](const JobSpec& spec) {
         api::SpecViolations found;
         if (spec.output == refused) {
             found.violations.push_back({"/output", "path_not_allowed", "a link leads elsewhere"});
         }
         return found;
     };
-    routes_ = make_artifact_routes(*world_.manager, admit);
+    routes_ = make_artifact_routes(*world_.manager, policy);
     EXPECT_EQ(get(kRoute, id).status, 200U);
     refused = std::filesystem::canonical(output()).string();
     EXPECT_EQ(code(get(kRoute, id)), "artifacts_gone");
@@ -105,18 +105,18 @@ TEST_F(ArtifactRoutes, F2AnOutputThatMayNotBeNamedAnyMoreIsNotRead) {
 
 TEST_F(ArtifactRoutes, AreForTheOwnersKeyAndAdministrators) {
     const auto id = succeeded();  // nobody's
-    const auto as = [&](api::Role role) {
-        api::Request request;
+    const auto as = [&](http::Role role) {
+        http::Request request;
         request.path_parameters = {{"id", id}};
-        request.caller = api::Caller{"ann", role, "key-ann"};
+        request.caller = http::Caller{"ann", role, "key-ann"};
         return call("GET", kRoute, std::move(request));
     };
-    for (const auto role : {api::Role::read, api::Role::submit}) {
+    for (const auto role : {http::Role::read, http::Role::submit}) {
         const auto refused = as(role);
         EXPECT_EQ(refused.status, 403U);
         EXPECT_EQ(code(refused), "not_your_job");
     }
-    EXPECT_EQ(as(api::Role::admin).status, 200U);
+    EXPECT_EQ(as(http::Role::admin).status, 200U);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "server/jobs/event_records.hpp"
+#include "server/jobs/store/event_records.hpp"
 
 #include <gtest/gtest.h>
 

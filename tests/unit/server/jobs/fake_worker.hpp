@@ -17,7 +17,7 @@
 
 #include "pipeline/async/condition.hpp"
 #include "server/jobs/job_manager.hpp"
-#include "server/jobs/sqlite_job_store.hpp"
+#include "server/jobs/store/sqlite_job_store.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld::test {
@@ -212,7 +212,7 @@ inline api::Job wait_for_state(JobManager& manager, const std::string& id, api::
 class World {
   public:
     explicit World(JobManagerOptions options = {}, JobMetricsOptions metrics_options = {})
-        : options_(std::move(options)), metrics(make_job_metrics(std::move(metrics_options))) {
+        : options_(std::move(options)), metrics(std::make_shared<JobMetrics>(std::move(metrics_options))) {
         options_.working_directory = folder.path();
         // What spec_text() names.
         std::filesystem::create_directory(folder.path() / "m");
@@ -221,7 +221,7 @@ class World {
     }
     void open() { open(open_store(), fleet.factory()); }
     void open(std::unique_ptr<JobStore> store, WorkerFactory factory) {
-        manager = make_job_manager(options_, std::move(store), std::move(factory), metrics);
+        manager = std::make_unique<JobManager>(options_, std::move(store), std::move(factory), metrics);
         await(manager->start());
     }
     std::unique_ptr<JobStore> open_store() const {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/jobs/job_store.hpp"
+#include "server/jobs/store/job_store.hpp"
 
 namespace distilld::test {
 

@@ -1,4 +1,4 @@
-#include "server/jobs/history_routes.hpp"
+#include "server/jobs/routes/history_routes.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST_F(HistoryRoutesTest, PagesBackFromTheNewestEvent) {
 TEST_F(HistoryRoutesTest, StreamsEventsToTheEnd) {
     const std::string id(body(post(spec_text("a"))).at("id").as_string());
     const auto worker = world_.fleet.next();
-    const api::Headers accept{{"Accept", "text/event-stream"}};
+    const http::Headers accept{{"Accept", "text/event-stream"}};
     auto response = get("/v1/jobs/{id}/events", id, {}, accept);
     EXPECT_EQ(response.status, 200U);
     EXPECT_EQ(response.content_type, "text/event-stream");
@@ -124,7 +124,7 @@ TEST(HistoryRoutesHeartbeat, QuietStreamsSayThatTheyLive) {
                                         test::estimates_here());
     const auto id = world.submit("a");
     world.fleet.next();
-    api::Request request;
+    http::Request request;
     request.path_parameters = {{"id", id}};
     request.query = {{"after", "1000"}};
     request.headers = {{"Accept", "text/event-stream"}};
@@ -203,7 +203,7 @@ TEST(HistoryRoutesMetrics, AreSeriesOverTheSteps) {
     wait_for_state(*world.manager, id, JobState::succeeded);
 
     const auto ask = [&](const std::string& job, test::Query query) {
-        api::Request request;
+        http::Request request;
         request.path_parameters = {{"id", job}};
         request.query = std::move(query);
         return await(routes.back().handler(std::move(request)));

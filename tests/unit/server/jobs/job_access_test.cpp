@@ -1,4 +1,4 @@
-#include "server/jobs/job_access.hpp"
+#include "server/jobs/routes/job_access.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,18 +17,18 @@
 namespace distilld {
 namespace {
 
-using api::Role;
+using http::Role;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 class Owners : public test::RoutesTest {
   protected:
-    static api::Request from(const std::string& name, Role role) {
-        api::Request request;
-        request.caller = api::Caller{name, role, "key-of-" + name};
+    static http::Request from(const std::string& name, Role role) {
+        http::Request request;
+        request.caller = http::Caller{name, role, "key-of-" + name};
         return request;
     }
-    api::Response submit(const std::string& name, const std::string& output, const std::string& key = "") {
+    http::Response submit(const std::string& name, const std::string& output, const std::string& key = "") {
         auto request = from(name, Role::submit);
         request.body = test::spec_text(output);
         if (!key.empty()) {
@@ -36,9 +36,9 @@ class Owners : public test::RoutesTest {
         }
         return call("POST", "/v1/jobs", std::move(request));
     }
-    std::string id_of(const api::Response& response) { return std::string(body(response).at("id").as_string()); }
-    api::Response order(const std::string& method, const std::string& pattern, const std::string& id,
-                        const std::string& name, Role role) {
+    std::string id_of(const http::Response& response) { return std::string(body(response).at("id").as_string()); }
+    http::Response order(const std::string& method, const std::string& pattern, const std::string& id,
+                         const std::string& name, Role role) {
         auto request = from(name, role);
         request.path_parameters = {{"id", id}};
         return call(method, pattern, std::move(request));
@@ -138,7 +138,7 @@ TEST_F(Owners, OthersDoNotSeeWhatAUrlMayHide) {
 
 TEST(Submissions, IsAskedForOnceMoreWhenTheJobBegins) {
     const auto led_astray = std::make_shared<std::atomic<bool>>(false);
-    const auto admit = [led_astray](const JobSpec&) {
+    const auto policy = [led_astray](const JobSpec&) {
         api::SpecViolations found;
         if (*led_astray) {
             found.violations.push_back({"/output", "path_not_allowed", "a link leads elsewhere now"});
@@ -147,8 +147,8 @@ TEST(Submissions, IsAskedForOnceMoreWhenTheJobBegins) {
     };
     const auto files = [](const JobSpec& spec) { return std::optional(FileRule{.roots = {spec.output, "/"}}); };
     JobManagerOptions options = test::brisk();
-    options.admit = admit;
-    options.admit_again = admit;
+    options.policy = policy;
+    options.start_policy = policy;
     options.files = files;
     test::World world(options);
     static_cast<void>(world.submit("/out/a"));
@@ -167,7 +167,7 @@ TEST(Submissions, IsAskedForOnceMoreWhenTheJobBegins) {
     EXPECT_EQ(refused.violations.violations.at(0).code, "path_not_allowed");
     // A job that has ended goes on only where it may, and that is said before its files are looked for.
     std::filesystem::remove(world.folder.path() / "t.jsonl");
-    const auto resumed = test::await(world.manager->resume(second));
+    const auto resumed = test::await(world.manager->command(second, job_verb("resume")));
     EXPECT_EQ(resumed.kind, JobVerdict::not_runnable);
     EXPECT_EQ(resumed.violations.violations.at(0).code, "path_not_allowed");
 }
@@ -176,7 +176,7 @@ TEST(Submissions, F4WhatTakesLongToJudgeHoldsUpNobody) {
     std::promise<void> asked;
     std::promise<void> release;
     JobManagerOptions options = test::brisk();
-    options.admit = [&, released = release.get_future().share()](const JobSpec& spec) {
+    options.policy = [&, released = release.get_future().share()](const JobSpec& spec) {
         if (spec.output == "/out/slow") {
             asked.set_value();
             released.wait();
@@ -217,12 +217,12 @@ TEST(Submissions, F5WhatJobsHaveMadeIsKnownAfterARestart) {
     const auto as = [&](const std::string& owner, bool is_admin) {
         SubmitRequest request{test::spec_text(folder), ""};
         request.dry_run = true;
-        request.owner = api::Caller{.name = owner, .id = "key-" + owner};
+        request.owner = http::Caller{.name = owner, .id = "key-" + owner};
         request.is_admin = is_admin;
         return test::await(world.manager->submit(request));
     };
     SubmitRequest request{test::spec_text(folder), ""};
-    request.owner = api::Caller{.name = "alice", .id = "key-alice"};
+    request.owner = http::Caller{.name = "alice", .id = "key-alice"};
     const auto id = test::await(world.manager->submit(request)).job.id;
     const auto worker = world.fleet.next();
     worker->emit(FinishedEvent{}, worker);

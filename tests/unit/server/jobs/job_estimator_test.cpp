@@ -1,4 +1,4 @@
-#include "server/jobs/job_estimator.hpp"
+#include "server/jobs/routes/job_estimator.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-#include "server/jobs/job_journal.hpp"
-#include "server/jobs/sqlite_job_store.hpp"
+#include "server/jobs/store/job_journal.hpp"
+#include "server/jobs/store/sqlite_job_store.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "server/jobs/event_records.hpp"
+#include "server/jobs/store/event_records.hpp"
 #include "tests/unit/server/jobs/fake_worker.hpp"
 #include "tests/unit/server/jobs/full_disk.hpp"
 
@@ -114,7 +114,7 @@ TEST_F(JobJournalTest, ShowsWhatAFullDiskRefusesAndWritesItLater) {
     journal.append("a", record_of(CheckpointEvent{2, "/2", 0.5}));
     journal.set_evaluation("a", {.loss = 2.5, .kl = 0.5});
     EXPECT_TRUE(journal.needs_retry());
-    EXPECT_EQ(journal.board().trouble()->code, "store_unavailable");
+    EXPECT_EQ(journal.live_jobs().trouble()->code, "store_unavailable");
     EXPECT_FALSE(journal.is_saved("a"));
     EXPECT_EQ(woken.size(), 2U);
     EXPECT_EQ(journal.get("a")->checkpoints.size(), 2U);
@@ -130,8 +130,8 @@ TEST_F(JobJournalTest, ShowsWhatAFullDiskRefusesAndWritesItLater) {
     *full = false;
     journal.retry();
     EXPECT_FALSE(journal.needs_retry());
-    EXPECT_FALSE(journal.board().trouble());
-    EXPECT_FALSE(journal.board().find("a")) << "the store knows all of it";
+    EXPECT_FALSE(journal.live_jobs().trouble());
+    EXPECT_FALSE(journal.live_jobs().find("a")) << "the store knows all of it";
     const auto end = open()->get("a")->job;
     EXPECT_EQ(end.state, JobState::succeeded);
     EXPECT_EQ(end.eval_loss, 2.5);
@@ -193,7 +193,7 @@ TEST_F(JobJournalTest, KnowsTheStatesOnDiskWithoutAskingAgain) {
     journal.retry();
     to("c", JobState::cancelled);
     expect_the_same("two ends");
-    ASSERT_NE(journal.revive("a"), nullptr);
+    ASSERT_NE(journal.revive("a", nullptr), nullptr);
     expect_the_same("a revival that is not written yet");
     to("a", JobState::queued);
     expect_the_same("a revival");
@@ -248,7 +248,7 @@ TEST_F(JobJournalTest, ADatabaseThatIsFullIsWrittenInOrderWhenThereIsSpace) {
         journal.append("a", record_of(test::progress_at(step++, 1.5)));
     }
     ASSERT_TRUE(journal.needs_retry());
-    EXPECT_THAT(journal.board().trouble()->message, ::testing::HasSubstr("full"));
+    EXPECT_THAT(journal.live_jobs().trouble()->message, ::testing::HasSubstr("full"));
     for (int more = 0; more < 50; ++more) {
         journal.append("a", record_of(test::progress_at(step++, 1.5)));
     }
@@ -288,7 +288,7 @@ TEST_F(JobJournalTest, WhatIsKeptForAFullDiskIsBoundedAndTheHistorySaysWhatIsMis
     ASSERT_EQ(events.size(), JobJournal::kMaxUnsavedEvents + 1);
     EXPECT_EQ(events.front().message, "checkpoint of step 7 in /7") << "metrics go first";
     EXPECT_EQ(events.back().message,
-              "2001 events are missing here: there were too many while the job store could not be written");
+              "2001 events are missing here: too many occurred while the job store could not be written");
     EXPECT_EQ(events.at(events.size() - 2).data.at("step").to_number<int>(), 2999);
 }
 

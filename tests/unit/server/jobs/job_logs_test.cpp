@@ -1,4 +1,4 @@
-#include "server/jobs/job_logs.hpp"
+#include "server/jobs/store/job_logs.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

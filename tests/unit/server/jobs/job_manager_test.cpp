@@ -149,7 +149,7 @@ TEST(JobManager, DryRunStoresNothing) {
 TEST(JobManager, KeepsWhoseAJobIsAndWhatIsSaidOfIt) {
     World world;
     SubmitRequest request{spec_text("out"), "", false};
-    request.owner = api::Caller{"ada", api::Role::submit, "key-a"};
+    request.owner = http::Caller{"ada", http::Role::submit, "key-a"};
     request.metadata = {{"team", "red"}, {"empty", ""}};
     const auto id = await(world.manager->submit(request)).job.id;
     const auto job = await(world.manager->get(id));
@@ -185,11 +185,11 @@ TEST(JobManager, CancelsQueuedJobsAtOnce) {
     const auto running = world.submit("a");
     const auto queued = world.submit("b");
     world.fleet.next();
-    const auto outcome = await(world.manager->cancel(queued));
+    const auto outcome = await(world.manager->command(queued, job_verb("cancel")));
     EXPECT_EQ(outcome.kind, JobVerdict::accepted);
     EXPECT_EQ(outcome.job.state, JobState::cancelled);
-    EXPECT_EQ(await(world.manager->cancel(queued)).kind, JobVerdict::terminal);
-    EXPECT_EQ(await(world.manager->cancel("nobody")).kind, JobVerdict::not_found);
+    EXPECT_EQ(await(world.manager->command(queued, job_verb("cancel"))).kind, JobVerdict::terminal);
+    EXPECT_EQ(await(world.manager->command("nobody", job_verb("cancel"))).kind, JobVerdict::not_found);
     EXPECT_EQ(await(world.manager->get(running))->state, JobState::running);
 }
 
@@ -198,11 +198,11 @@ TEST(JobManager, CancelsRunningJobsAfterTheirCheckpoint) {
     world.fleet.obey = false;
     const auto id = world.submit("a");
     const auto worker = world.fleet.next();
-    const auto outcome = await(world.manager->cancel(id));
+    const auto outcome = await(world.manager->command(id, job_verb("cancel")));
     EXPECT_EQ(outcome.kind, JobVerdict::accepted);
     EXPECT_EQ(outcome.job.state, JobState::running);
     EXPECT_TRUE(outcome.job.cancel_requested);
-    EXPECT_EQ(await(world.manager->cancel(id)).kind, JobVerdict::accepted);
+    EXPECT_EQ(await(world.manager->command(id, job_verb("cancel"))).kind, JobVerdict::accepted);
     worker->emit(CheckpointEvent{4, "/c/4", 0.1}, worker);
     worker->emit(CancelledEvent{4, "/c/4"}, worker);
     worker->end(worker);
@@ -219,7 +219,7 @@ TEST(JobManager, KillsAWorkerThatDoesNotObey) {
     world.fleet.obey = false;
     const auto id = world.submit("a");
     const auto worker = world.fleet.next();
-    await(world.manager->cancel(id));
+    await(world.manager->command(id, job_verb("cancel")));
     const auto job = wait_for_state(*world.manager, id, JobState::cancelled);
     EXPECT_EQ(job.status_reason->code, "worker_killed");
     EXPECT_EQ(worker->kills, 1);
@@ -235,7 +235,7 @@ TEST(JobManager, KillsWorkersThatHaveNotStoppedByTheStopLimit) {
     const auto first = world.fleet.next();
     const auto cancelled = world.submit("b");
     const auto second = world.fleet.next();
-    await(world.manager->cancel(cancelled));  // it would have two minutes
+    await(world.manager->command(cancelled, job_verb("cancel")));  // it would have two minutes
     await(world.manager->stop());
     EXPECT_GE(first->kills, 1);
     EXPECT_GE(second->kills, 1);
@@ -294,7 +294,7 @@ TEST(JobManager, EndsACancelledJobAfterARestart) {
     world.fleet.obey = false;
     const auto id = world.submit("a");
     world.fleet.next();
-    await(world.manager->cancel(id));
+    await(world.manager->command(id, job_verb("cancel")));
     world.manager.reset();
     world.open();
     EXPECT_EQ(await(world.manager->get(id))->state, JobState::cancelled);
@@ -407,7 +407,7 @@ TEST(JobManager, WhoAsksDoesNotWaitForTheDisk) {
     const auto running = world.submit("a");
     const auto queued = world.submit("b");
     const auto worker = world.fleet.next();
-    await(world.manager->cancel("nobody"));  // the manager's thread has done what was to do
+    await(world.manager->command("nobody", job_verb("cancel")));  // the manager's thread has done what was to do
     std::unique_lock disk(*writing);
     worker->emit(progress_at(4, 2.5), worker);
     // The manager's thread is with the disk from here on, or will be. await() would throw.

@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-#include "server/jobs/foreground_metrics.hpp"
-#include "server/jobs/job_metrics.hpp"
+#include "server/jobs/metrics/foreground_metrics.hpp"
+#include "server/jobs/metrics/job_metrics.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/server/support/exposition.hpp"
 
@@ -35,7 +35,7 @@ ProgressEvent answered(std::uint64_t step, std::uint64_t times) {
 TEST(JobMetricRows, WhatAnEndpointWasAskedAndSaidGoesOnOverTheJobsRuns) {
     JobMetricsOptions options;
     options.gauge_grace = std::chrono::milliseconds(0);
-    const auto metrics = make_job_metrics(options);
+    const auto metrics = std::make_shared<JobMetrics>(options);
     metrics->run_started("j");
     metrics->progress("j", answered(1, 10));
     metrics->run_started("j");
@@ -58,7 +58,7 @@ TEST(JobMetricRows, WhatAnEndpointWasAskedAndSaidGoesOnOverTheJobsRuns) {
 }
 
 TEST(JobMetricRows, EachOfSeveralTeachersIsShownForItself) {
-    const auto metrics = make_job_metrics({});
+    const auto metrics = std::make_shared<JobMetrics>();
     metrics->run_started("j");
     ProgressEvent event = answered(1, 1);
     metrics->progress("j", event);
@@ -89,7 +89,7 @@ TEST(JobMetricRows, EachOfSeveralTeachersIsShownForItself) {
 }
 
 TEST(JobMetricRows, AGenerateJobHasRowsAndNoStudent) {
-    const auto metrics = make_job_metrics({});
+    const auto metrics = std::make_shared<JobMetrics>();
     metrics->run_started("g");
     metrics->run_details("g", 100, 64);
     ProgressEvent event;
@@ -118,7 +118,7 @@ TEST(JobMetricRows, TellOfTheStudentAndOfWhatHoldsItUp) {
     JobMetricsOptions options;
     double now = 1000;
     options.unix_time = [&now] { return now; };
-    const auto metrics = make_job_metrics(options);
+    const auto metrics = std::make_shared<JobMetrics>(options);
     metrics->run_started("j");
     metrics->run_details("j", 5, 1);
     auto event = answered(5, 0);
@@ -166,7 +166,7 @@ TEST(JobMetricRows, CheckpointsAreCountedAndTheNewestStays) {
     JobMetricsOptions options;
     double now = 1000;
     options.unix_time = [&now] { return now; };
-    const auto metrics = make_job_metrics(options);
+    const auto metrics = std::make_shared<JobMetrics>(options);
     metrics->run_started("j");
     EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_job_checkpoint")));
     metrics->checkpoint_written("j", {10, "a", 0.5, 100});
@@ -192,9 +192,9 @@ TEST(JobMetricRows, TellOfTheWorkerItsDeviceAndTheDisks) {
     test::write_bytes(folder / "jobs.sqlite-wal", "123");
     JobMetricsOptions options;
     options.store_file = folder / "jobs.sqlite";
-    const auto metrics = make_job_metrics(options);
+    const auto metrics = std::make_shared<JobMetrics>(options);
     EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_store_"))) << "until it is told of a store";
-    metrics->set_store(true, 4);
+    metrics->update([](ServiceCounts& counts) { counts.store = {true, 4}; });
     metrics->run_started("j");
     EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_worker_resident_memory_bytes")));
     ProgressEvent event;
@@ -203,7 +203,7 @@ TEST(JobMetricRows, TellOfTheWorkerItsDeviceAndTheDisks) {
     metrics->progress("j", event);
     usage.cpu_seconds = 5;
     metrics->progress("j", event);
-    metrics->left_queue(0.75);
+    metrics->update([](ServiceCounts& counts) { counts.queue_waits.observe(0.75); });
     const auto text = metrics->text();
     EXPECT_EQ(sample(text, R"(distilld_worker_resident_memory_bytes{job_id="j"})"), 100);
     EXPECT_EQ(sample(text, R"(distilld_worker_peak_resident_memory_bytes{job_id="j"})"), 200);
@@ -225,7 +225,7 @@ TEST(JobMetricRows, TellOfTheWorkerItsDeviceAndTheDisks) {
 }
 
 TEST(ForegroundMetrics, CountAWorkersRestartAndWhatIsWaitedFor) {
-    const auto metrics = make_job_metrics({});
+    const auto metrics = std::make_shared<JobMetrics>();
     ForegroundMetrics job(metrics, 16);
     StartedEvent started;
     started.batch_size = 2;
@@ -247,7 +247,7 @@ TEST(ForegroundMetrics, CountAWorkersRestartAndWhatIsWaitedFor) {
     EXPECT_THAT(text, Not(HasSubstr("distilld_jobs_waiting{")));
     EXPECT_EQ(sample(text, R"(distilld_jobs{state="running"})"), 1);
     EXPECT_EQ(sample(text, "distilld_worker_restarts_total"), 1);
-    metrics->webhook_attempt("retried");
+    metrics->update([](ServiceCounts& counts) { ++counts.webhook_attempts["retried"]; });
     EXPECT_EQ(sample(metrics->text(), R"(distilld_webhook_deliveries_total{result="retried"})"), 1);
     EXPECT_EQ(sample(metrics->text(), R"(distilld_webhook_deliveries_total{result="delivered"})"), 0);
     EXPECT_EQ(sample(text, "distilld_worker_oom_restarts_total"), 0);

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/jobs/job_metrics.hpp"
+#include "server/jobs/metrics/job_metrics.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/server/support/exposition.hpp"
 
@@ -65,22 +65,23 @@ TEST(JobMetrics, TextIsWhatItHasAlwaysBeen) {
     JobMetricsOptions options;
     options.version = "1.2.3";
     options.unix_time = [] { return 1.5e9; };
-    const auto metrics = make_job_metrics(options);
-    metrics->set_job_counts({{api::JobState::running, 2}, {api::JobState::failed, 1}});
+    const auto metrics = std::make_shared<JobMetrics>(options);
+    metrics->update(
+        [](ServiceCounts& counts) { counts.jobs = {{api::JobState::running, 2}, {api::JobState::failed, 1}}; });
     metrics->run_started("live");
     metrics->run_details("live", 0, 32);
     metrics->progress("live", progress(1));
     metrics->progress("live", progress(4));
     metrics->evaluated("live", {4, 2.25, 640});
     metrics->checkpoint_written("live", {4, "step-4", 0.25, 12345});
-    metrics->set_store(true, 3);
-    metrics->left_queue(7.5);
+    metrics->update([](ServiceCounts& counts) { counts.store = {true, 3}; });
+    metrics->update([](ServiceCounts& counts) { counts.queue_waits.observe(7.5); });
     metrics->run_started("over");
     metrics->run_details("over", 2, 16);
     metrics->progress("over", progress(3));
     metrics->run_ended("over");
     metrics->run_started("silent");
-    metrics->job_finished(api::JobState::failed);
+    metrics->update([](ServiceCounts& counts) { ++counts.finished[api::JobState::failed]; });
     metrics->http_request("GET", "/v1/jobs/{id}", 200, std::chrono::milliseconds(3));
     metrics->http_request("GET", "/v1/jobs/{id}", 200, std::chrono::seconds(90));
     metrics->http_request("POST", "/v1/jobs", 400, std::chrono::microseconds(1500));

@@ -1,4 +1,4 @@
-#include "server/jobs/job_metrics.hpp"
+#include "server/jobs/metrics/job_metrics.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ ProgressEvent progress(std::uint64_t step, std::uint64_t tokens, double busy) {
 }
 
 TEST(JobMetrics, CountersGoOnWhenAWorkerBeginsAnew) {
-    const auto metrics = make_job_metrics({});
+    const auto metrics = std::make_shared<JobMetrics>();
     metrics->run_started("j");
     metrics->run_details("j", 0, 100);
     metrics->progress("j", progress(2, 200, 4));
@@ -66,7 +66,7 @@ ProgressEvent timed(std::uint64_t steps, std::uint64_t answers) {
 constexpr const char* kAnswers = "distilld_teacher_request_duration_seconds_";
 
 TEST(JobMetrics, HistogramsOfAJobGoOnWhenAWorkerBeginsAnew) {
-    const auto metrics = make_job_metrics({});
+    const auto metrics = std::make_shared<JobMetrics>();
     metrics->run_started("j");
     EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_step_duration_seconds")));
     metrics->progress("j", timed(2, 8));
@@ -92,7 +92,7 @@ TEST(JobMetrics, HistogramsOfAJobGoOnWhenAWorkerBeginsAnew) {
 TEST(JobMetrics, AnEndpointIsShownForItselfUntilTheGraceIsOver) {
     JobMetricsOptions options;
     options.gauge_grace = std::chrono::milliseconds(0);
-    const auto metrics = make_job_metrics(options);
+    const auto metrics = std::make_shared<JobMetrics>(options);
     metrics->run_started("j");
     auto event = timed(1, 1);
     // The same URL twice is one series.
@@ -112,7 +112,7 @@ TEST(JobMetrics, AnEndpointIsShownForItselfUntilTheGraceIsOver) {
     metrics->run_ended("j");
     EXPECT_THAT(metrics->text(), Not(HasSubstr("job_id=\"j\"")));
 
-    const auto patient = make_job_metrics({});
+    const auto patient = std::make_shared<JobMetrics>();
     patient->run_started("j");
     patient->progress("j", timed(1, 1));
     patient->run_ended("j");
@@ -125,7 +125,7 @@ TEST(JobMetrics, AnEndpointIsShownForItselfUntilTheGraceIsOver) {
 TEST(JobMetrics, GaugesOfAJobGoAfterTheGrace) {
     JobMetricsOptions options;
     options.gauge_grace = std::chrono::milliseconds(0);
-    const auto metrics = make_job_metrics(options);
+    const auto metrics = std::make_shared<JobMetrics>(options);
     metrics->run_started("j");
     metrics->progress("j", progress(1, 1, 1));
     EXPECT_THAT(metrics->text(), HasSubstr("distilld_job_loss{job_id=\"j\"} 1.5"));
@@ -134,14 +134,14 @@ TEST(JobMetrics, GaugesOfAJobGoAfterTheGrace) {
     metrics->progress("j", progress(2, 2, 2));
     EXPECT_THAT(metrics->text(), Not(HasSubstr("job_id=\"j\"")));
 
-    const auto patient = make_job_metrics({});
+    const auto patient = std::make_shared<JobMetrics>();
     patient->run_started("j");
     patient->run_ended("j");
     EXPECT_THAT(patient->text(), HasSubstr("distilld_job_step{job_id=\"j\"}"));
 }
 
 TEST(JobMetrics, ThereIsNoLossBeforeTheFirstStep) {
-    const auto metrics = make_job_metrics({});
+    const auto metrics = std::make_shared<JobMetrics>();
     metrics->run_started("j");
     EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_job_loss")));
     metrics->progress("j", progress(1, 1, 1));
@@ -151,9 +151,9 @@ TEST(JobMetrics, ThereIsNoLossBeforeTheFirstStep) {
 TEST(JobMetrics, ShowsStatesResultsRequestsAndProcess) {
     JobMetricsOptions options;
     options.version = "1.2.3";
-    const auto metrics = make_job_metrics(options);
-    metrics->set_job_counts({{api::JobState::running, 2}});
-    metrics->job_finished(api::JobState::failed);
+    const auto metrics = std::make_shared<JobMetrics>(options);
+    metrics->update([](ServiceCounts& counts) { counts.jobs = {{api::JobState::running, 2}}; });
+    metrics->update([](ServiceCounts& counts) { ++counts.finished[api::JobState::failed]; });
     metrics->http_request("GET", "/v1/jobs/{id}", 404, std::chrono::milliseconds(3));
     const auto text = metrics->text();
     EXPECT_THAT(text, HasSubstr("distilld_jobs{state=\"running\"} 2\n"));
@@ -172,7 +172,7 @@ TEST(JobMetrics, ShowsStatesResultsRequestsAndProcess) {
         ASSERT_NE(place, std::string::npos) << name;
         EXPECT_GT(std::stod(text.substr(place + 1 + std::string(name).size())), 0.0) << name;
     }
-    metrics->set_job_counts({});
+    metrics->update([](ServiceCounts& counts) { counts.jobs = {}; });
     EXPECT_THAT(metrics->text(), HasSubstr("distilld_jobs{state=\"running\"} 0\n"));
 }
 
@@ -193,8 +193,8 @@ TEST(JobMetrics, ARowIsAllThatAMetricNeeds) {
         {"distilld_jobs_alive", "Jobs that have not ended.", MetricType::gauge, {}, [](const ServiceCounts& counts) {
              return static_cast<double>(counts.jobs.at(api::JobState::running));
          }});
-    const auto metrics = make_job_metrics({}, rows);
-    metrics->set_job_counts({{api::JobState::running, 3}});
+    const auto metrics = std::make_shared<JobMetrics>(JobMetricsOptions{}, rows);
+    metrics->update([](ServiceCounts& counts) { counts.jobs = {{api::JobState::running, 3}}; });
     for (const auto* job : {"a", "b"}) {
         auto event = progress(1, 1, 1);
         event.grad_norm = 0.5;

@@ -1,4 +1,4 @@
-#include "server/jobs/job_queue.hpp"
+#include "server/jobs/table/job_queue.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <random>
 #include <utility>
 
-#include "server/jobs/job_board.hpp"
+#include "server/jobs/table/live_jobs.hpp"
 
 namespace distilld {
 namespace {
@@ -92,15 +92,15 @@ TEST(JobQueue, NothingGoesThroughAllForOne) {
 }
 
 TEST(JobQueue, ABoardFollowsItByItsChanges) {
-    JobBoard board;
-    board.change_queue({{"a", QueuePlace{0, 1}}, {"b", QueuePlace{0, 2}}, {"c", QueuePlace{0, 3}}});
-    EXPECT_EQ(board.queue_position("c"), 3U);
-    board.change_queue({{"a", std::nullopt}, {"c", QueuePlace{1, 3}}});
-    EXPECT_FALSE(board.queue_position("a"));
-    EXPECT_EQ(board.queue_position("c"), 1U);
-    EXPECT_EQ(board.queue_position("b"), 2U);
-    EXPECT_EQ(board.version_of("b").queue_position, 2U);
-    EXPECT_EQ(board.version_of("a").queue_position, 0U);
+    LiveJobs live_jobs;
+    live_jobs.change_queue({{"a", QueuePlace{0, 1}}, {"b", QueuePlace{0, 2}}, {"c", QueuePlace{0, 3}}});
+    EXPECT_EQ(live_jobs.queue_position("c"), 3U);
+    live_jobs.change_queue({{"a", std::nullopt}, {"c", QueuePlace{1, 3}}});
+    EXPECT_FALSE(live_jobs.queue_position("a"));
+    EXPECT_EQ(live_jobs.queue_position("c"), 1U);
+    EXPECT_EQ(live_jobs.queue_position("b"), 2U);
+    EXPECT_EQ(live_jobs.version_of("b").queue_position, 2U);
+    EXPECT_EQ(live_jobs.version_of("a").queue_position, 0U);
 }
 
 }  // namespace

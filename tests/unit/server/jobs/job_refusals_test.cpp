@@ -1,4 +1,4 @@
-#include "server/jobs/job_refusals.hpp"
+#include "server/jobs/routes/job_refusals.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@ namespace distilld {
 namespace {
 
 TEST(JobRefusals, EachHasAnAnswer) {
-    api::Request request;
+    http::Request request;
     request.path = "/v1/jobs/job-1";
     request.path_parameters = {{"id", "job-1"}};
     for (int verdict = static_cast<int>(JobVerdict::not_found); verdict <= static_cast<int>(JobVerdict::stopping);
@@ -17,7 +17,7 @@ TEST(JobRefusals, EachHasAnAnswer) {
         JobOutcome outcome{static_cast<JobVerdict>(verdict)};
         outcome.job.state = api::JobState::paused;
         outcome.violations.violations.push_back({"/output", "conflict", "is taken"});
-        const api::Response response = refusal(request, outcome);
+        const http::Response response = refusal(request, outcome);
         EXPECT_GE(response.status, 400U) << verdict;
         const auto error = boost::json::parse(response.body).at("error");
         EXPECT_NE(error.at("code").as_string(), "") << verdict;

@@ -1,4 +1,4 @@
-#include "server/jobs/job_routes.hpp"
+#include "server/jobs/routes/job_routes.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <fstream>
 #include <limits>
 
-#include "server/jobs/metrics_routes.hpp"
+#include "server/jobs/routes/metrics_routes.hpp"
 #include "tests/unit/server/jobs/fake_worker.hpp"
 #include "tests/unit/server/jobs/full_disk.hpp"
 #include "tests/unit/server/jobs/routes_fixture.hpp"
@@ -38,7 +38,7 @@ TEST_F(JobRoutesTest, CreatesAJob) {
     EXPECT_EQ(response.content_type, "application/json");
     const auto job = body(response);
     const std::string id(job.at("id").as_string());
-    EXPECT_EQ(response.headers, (api::Headers{{"Location", "/v1/jobs/" + id}}));
+    EXPECT_EQ(response.headers, (http::Headers{{"Location", "/v1/jobs/" + id}}));
     EXPECT_EQ(job.at("state").as_string(), "queued");
     EXPECT_EQ(job.at("spec").at("output").as_string(), "out");
     EXPECT_EQ(job.at("resolved_spec").at("training").at("learning_rate").to_number<double>(), 1e-4);
@@ -200,7 +200,7 @@ TEST_F(JobRoutesTest, TellsOfItself) {
     EXPECT_EQ(get("/readyz").status, 503U);
     const auto refused = post(spec_text("z"));
     EXPECT_EQ(refused.status, 503U);
-    EXPECT_EQ(refused.headers, (api::Headers{{"Retry-After", "10"}}));
+    EXPECT_EQ(refused.headers, (http::Headers{{"Retry-After", "10"}}));
 }
 
 TEST_F(JobRoutesTest, SaysThatTheDiskIsFull) {
@@ -223,7 +223,7 @@ TEST_F(JobRoutesTest, SaysThatTheDiskIsFull) {
     const auto refused = post(spec_text("z"));
     EXPECT_EQ(refused.status, 503U);
     EXPECT_EQ(code(refused), "store_unavailable");
-    EXPECT_EQ(refused.headers, (api::Headers{{"Retry-After", "10"}}));
+    EXPECT_EQ(refused.headers, (http::Headers{{"Retry-After", "10"}}));
     EXPECT_EQ(unready.headers, refused.headers);
     EXPECT_EQ(get("/healthz").status, 200U);
     EXPECT_THAT(unready.body, HasSubstr("database or disk is full"));
@@ -255,7 +255,7 @@ TEST_F(JobRoutesTest, F12SaysThatTheStoreWasDeletedOrReplaced) {
         EXPECT_EQ(code(refused), "store_unavailable");
         const auto unready = get("/readyz");
         EXPECT_EQ(unready.status, 503U);
-        EXPECT_THAT(unready.body, HasSubstr("was deleted or replaced while it was in use"));
+        EXPECT_THAT(unready.body, HasSubstr("was deleted or replaced while in use"));
         std::filesystem::remove(file);
         EXPECT_EQ(post(spec_text("z")).status, 503U) << "one that is not there is no better";
         std::filesystem::rename(world.folder / "aside", file);

@@ -1,11 +1,11 @@
-#include "server/jobs/job_schema.hpp"
+#include "server/jobs/store/job_schema.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 
-#include "server/jobs/sqlite_job_store.hpp"
+#include "server/jobs/store/sqlite_job_store.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld {

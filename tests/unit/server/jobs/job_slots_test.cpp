@@ -29,7 +29,7 @@ void finish(const test::Control& worker) {
 TEST(JobSlots, GivesEachRunningJobASlotOfItsOwn) {
     JobManagerOptions options;
     options.slots = 2;
-    options.places = {Slot{0, {0, 1}, ""}, Slot{1, {2, 3}, "GPU-1"}};
+    options.slot_layout = {Slot{0, {0, 1}, ""}, Slot{1, {2, 3}, "GPU-1"}};
     World world(options);
     const auto a = world.submit("a");
     const auto b = world.submit("b");

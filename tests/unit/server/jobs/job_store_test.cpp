@@ -1,4 +1,4 @@
-#include "server/jobs/sqlite_job_store.hpp"
+#include "server/jobs/store/sqlite_job_store.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

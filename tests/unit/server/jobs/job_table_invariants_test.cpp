@@ -92,7 +92,8 @@ class Checker {
             case 10: {
                 const auto id = any_id();
                 const bool runs = table_.intent(id) == kRuns;
-                EXPECT_EQ(table_.checkpoint(id) == JobVerdict::accepted, runs) << id;
+                EXPECT_EQ(table_.tell(id, CheckpointCommand{}, "checkpoint requested") == JobVerdict::accepted, runs)
+                    << id;
                 table_.set_priority(any_id(), pick(5) - 2);
                 return;
             }
@@ -117,7 +118,7 @@ class Checker {
         // One in three wants a folder that may be taken.
         const auto folder = pick(3) == 0 ? output_of(any_id()) : output_of("j" + std::to_string(next_id_));
         const auto verdict = table_.judge({false, {}, test::writes(folder)});
-        const auto user = table_.output_user(folder);
+        const auto user = test::output_user(table_, folder);
         EXPECT_EQ(verdict, user ? JobVerdict::output_in_use : JobVerdict::created);
         if (user) {
             return;
@@ -158,7 +159,7 @@ class Checker {
         EXPECT_EQ(running_.size(), table_.running());
         // No folder has two users, and every job that has not ended has its folder.
         for (const auto& [folder, id] : owners_) {
-            const auto user = table_.output_user(folder);
+            const auto user = test::output_user(table_, folder);
             EXPECT_EQ(user.has_value(), table_.intent(id).has_value()) << folder;
             EXPECT_EQ(user.value_or(id), id) << folder;
         }
@@ -173,12 +174,15 @@ class Checker {
         EXPECT_EQ(it.resume, resumable_.contains(it.id)) << it.id;
         states_[it.id] = api::JobState::running;
     }
-    void check(const StopWorkerAction& it) {
+    void check(const TellWorkerAction& it) {
         EXPECT_TRUE(running_.contains(it.id) || ended_meanwhile(it.id));
-        const bool again = it.last == LastCheckpoint::skip && skipping_.insert(it.id).second;
+        const auto* cancel = std::get_if<CancelCommand>(&it.order);
+        if (cancel == nullptr) {
+            return;
+        }
+        const bool again = !cancel->checkpoint && skipping_.insert(it.id).second;
         EXPECT_TRUE(told_.insert(it.id).second || again || ended_meanwhile(it.id)) << it.id << " was told twice";
     }
-    void check(const CheckpointWorkerAction& it) { EXPECT_TRUE(running_.contains(it.id) || ended_meanwhile(it.id)); }
     void check(const StoreNoteAction& it) { EXPECT_FALSE(is_terminal(it.id)) << it.id << " had ended"; }
     void check(const KillWorkerAction& it) {
         EXPECT_TRUE(running_.contains(it.id)) << it.id;

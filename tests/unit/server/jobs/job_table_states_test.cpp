@@ -1,4 +1,4 @@
-#include "server/jobs/job_table.hpp"
+#include "server/jobs/table/job_table.hpp"
 
 #include <gtest/gtest.h>
 
@@ -154,7 +154,7 @@ const std::map<std::string, Step> kEvents{
     {"cancel unsaved", [](JobTable& table) { table.cancel("j", kNow, LastCheckpoint::skip); }},
     {"pause", [](JobTable& table) { table.pause("j", kNow); }},
     {"resume", [](JobTable& table) { table.resume("j"); }},
-    {"checkpoint", [](JobTable& table) { table.checkpoint("j"); }},
+    {"checkpoint", [](JobTable& table) { table.tell("j", CheckpointCommand{}, "checkpoint requested"); }},
     {"finished", [](JobTable& table) { table.on_ended("j", outcome(Kind::finished), kNow); }},
     {"cancelled", [](JobTable& table) { table.on_ended("j", outcome(Kind::cancelled, "", true), kNow); }},
     {"failed", [](JobTable& table) { table.on_ended("j", outcome(Kind::failed, "teacher"), kNow); }},

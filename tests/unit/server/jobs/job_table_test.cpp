@@ -1,4 +1,4 @@
-#include "server/jobs/job_table.hpp"
+#include "server/jobs/table/job_table.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -76,17 +76,17 @@ TEST(JobTable, HalvesUntilTheLimitAndThenFails) {
     JobTable table(kOneSlot);
     table.start();
     table.enqueue("j", test::writes("/j"));
-    MicroBatches cut{64, 1};
+    MicroBatches split{64, 1};
     auto now = kNow;
     for (const auto* next : {"start j resume 32x2", "start j resume 16x4", "start j resume 8x8"}) {
         static_cast<void>(table.poll(now));
-        table.on_ended("j", out_of_memory(cut), now);
+        table.on_ended("j", out_of_memory(split), now);
         now += 1s;
         auto actions = texts_of(table.poll(now));
         EXPECT_EQ(actions.back(), next);
-        cut = *halved(cut);
+        split = *halved(split);
     }
-    table.on_ended("j", out_of_memory(cut), now);
+    table.on_ended("j", out_of_memory(split), now);
     EXPECT_THAT(texts_of(table.poll(now)), ElementsAre("store j failed out_of_memory"));
 }
 
@@ -101,8 +101,8 @@ TEST(JobTable, RestoresWhatTheLastServiceLeft) {
     table.start();
     EXPECT_THAT(texts_of(table.poll(kNow)), ElementsAre("start ran resume", "start waited"));
     EXPECT_EQ(table.queue_position("stopped"), 1U);
-    EXPECT_EQ(table.output_user("/stopped"), "stopped");
-    EXPECT_FALSE(table.output_user("/cancelled"));
+    EXPECT_EQ(test::output_user(table, "/stopped"), "stopped");
+    EXPECT_FALSE(test::output_user(table, "/cancelled"));
 }
 
 TEST(JobTable, F5AJobKeepsWhatItClaimsUntilItEnds) {
@@ -136,10 +136,10 @@ TEST(JobTable, F5WhereLinksLeadByNowIsClaimedWhenItIsFree) {
     const auto taken = table.claim_again("b", test::writes("/a/checkpoints").paths);
     ASSERT_TRUE(taken);
     EXPECT_EQ(taken->job, "a");
-    EXPECT_EQ(table.output_user("/b"), "b") << "nothing has changed";
+    EXPECT_EQ(test::output_user(table, "/b"), "b") << "nothing has changed";
     EXPECT_FALSE(table.claim_again("b", test::writes("/c").paths));
-    EXPECT_EQ(table.output_user("/c"), "b");
-    EXPECT_FALSE(table.output_user("/b"));
+    EXPECT_EQ(test::output_user(table, "/c"), "b");
+    EXPECT_FALSE(test::output_user(table, "/b"));
     EXPECT_FALSE(table.claim_again("nobody", test::writes("/a").paths));
 }
 
@@ -329,7 +329,7 @@ TEST(JobTable, APausedJobHoldsNoSlotAndComesBackToItsPlace) {
     EXPECT_EQ(table.running(), 1U);
     table.on_ended("a", outcome(Kind::cancelled, "", true), kNow);
     EXPECT_THAT(texts_of(table.poll(kNow)), ElementsAre("store a paused paused_by_user resume", "start b"));
-    EXPECT_EQ(table.output_user("a"), "a");
+    EXPECT_EQ(test::output_user(table, "a"), "a");
     EXPECT_FALSE(table.queue_position("a"));
     EXPECT_EQ(table.resume("c"), JobVerdict::accepted);
     EXPECT_EQ(table.resume("a"), JobVerdict::accepted);
@@ -343,16 +343,16 @@ TEST(JobTable, SaysWhyAVerbIsOfNoUse) {
     table.enqueue("runs", test::writes("/runs"));
     table.enqueue("waits", test::writes("/waits"));
     poll(table);
-    EXPECT_EQ(table.checkpoint("runs"), JobVerdict::accepted);
-    EXPECT_EQ(table.checkpoint("waits"), JobVerdict::not_running);
-    EXPECT_EQ(table.checkpoint("nobody"), JobVerdict::not_found);
+    EXPECT_EQ(table.tell("runs", CheckpointCommand{}, "checkpoint requested"), JobVerdict::accepted);
+    EXPECT_EQ(table.tell("waits", CheckpointCommand{}, "checkpoint requested"), JobVerdict::not_running);
+    EXPECT_EQ(table.tell("nobody", CheckpointCommand{}, "checkpoint requested"), JobVerdict::not_found);
     EXPECT_EQ(table.resume("nobody"), JobVerdict::not_found);
     table.pause("waits", kNow);
-    EXPECT_EQ(table.checkpoint("waits"), JobVerdict::not_running);
+    EXPECT_EQ(table.tell("waits", CheckpointCommand{}, "checkpoint requested"), JobVerdict::not_running);
     table.cancel("runs", kNow);
     EXPECT_EQ(table.pause("runs", kNow), JobVerdict::cancelling);
     EXPECT_EQ(table.resume("runs"), JobVerdict::cancelling);
-    EXPECT_EQ(table.checkpoint("runs"), JobVerdict::cancelling);
+    EXPECT_EQ(table.tell("runs", CheckpointCommand{}, "checkpoint requested"), JobVerdict::cancelling);
 }
 
 TEST(JobTable, AJobThatDiedOftenBeginsAnewWhenItIsResumed) {

@@ -1,11 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <variant>
 #include <vector>
 
-#include "server/jobs/job_table.hpp"
+#include "server/jobs/table/job_table.hpp"
 
 namespace distilld::test {
 
@@ -14,16 +15,25 @@ inline PathClaims writes(const std::string& folder, const std::string& owner = "
     return {{{folder, api::PathUse::writes, "/output"}}, owner};
 }
 
+/// The job that has not ended and is in the way of one that would write there.
+inline std::optional<std::string> output_user(const JobTable& table, const std::string& output) {
+    const auto taken = table.conflict(writes(output));
+    return taken && !taken->ended ? std::optional(taken->job) : std::nullopt;
+}
+
 /// An action as a short line; the readable form of the tables.
 struct ActionText {
     std::string operator()(const StartWorkerAction& it) const {
         return "start " + it.id + (it.resume ? " resume" : "") +
-               (it.cut ? " " + std::to_string(it.cut->batch_size) + "x" + std::to_string(it.cut->micro_batches) : "");
+               (it.split ? " " + std::to_string(it.split->batch_size) + "x" + std::to_string(it.split->micro_batches)
+                         : "");
     }
-    std::string operator()(const StopWorkerAction& it) const {
-        return "stop " + it.id + (it.last == LastCheckpoint::skip ? " unsaved" : "");
+    std::string operator()(const TellWorkerAction& it) const {
+        if (const auto* cancel = std::get_if<CancelCommand>(&it.order)) {
+            return "stop " + it.id + (cancel->checkpoint ? "" : " unsaved");
+        }
+        return (std::holds_alternative<CheckpointCommand>(it.order) ? "checkpoint " : "limit ") + it.id;
     }
-    std::string operator()(const CheckpointWorkerAction& it) const { return "checkpoint " + it.id; }
     std::string operator()(const KillWorkerAction& it) const { return "kill " + it.id; }
     std::string operator()(const StoreStateAction& it) const {
         return "store " + it.id + " " + api::to_string(it.state) + (it.reason ? " " + it.reason->code : "") +
@@ -47,9 +57,9 @@ inline WorkerOutcome outcome(WorkerOutcome::Kind kind, const std::string& code =
 }
 
 /// The run had cut its steps so; {}: it had not begun.
-inline WorkerOutcome out_of_memory(MicroBatches cut) {
+inline WorkerOutcome out_of_memory(MicroBatches split) {
     auto result = outcome(WorkerOutcome::Kind::out_of_memory, "out_of_memory");
-    result.cut = cut;
+    result.reach.split = split;
     return result;
 }
 

@@ -10,15 +10,16 @@
 #include <vector>
 
 #include "base/json_text.hpp"
-#include "server/jobs/api_route.hpp"
-#include "server/jobs/job_access.hpp"
+#include "server/jobs/routes/api_route.hpp"
+#include "server/jobs/routes/job_access.hpp"
+#include "server/jobs/table/job_intent.hpp"
 #include "tests/unit/server/jobs/routes_fixture.hpp"
 
 namespace distilld {
 namespace {
 
 using api::JobState;
-using api::Role;
+using http::Role;
 using test::await;
 using test::Control;
 using test::wait_for_state;
@@ -28,12 +29,12 @@ using ::testing::Not;
 JobManagerOptions one_slot() {
     JobManagerOptions options;
     options.metrics_interval = std::chrono::hours(1);
-    options.places = {Slot{0, {0, 1}, "GPU-1"}};
+    options.slot_layout = {Slot{0, {0, 1}, "GPU-1"}};
     return options;
 }
 
-api::Request asking(const std::string& id, std::optional<api::Caller> caller = {}) {
-    api::Request request;
+http::Request asking(const std::string& id, std::optional<http::Caller> caller = {}) {
+    http::Request request;
     request.path = "/v1/jobs/" + id;
     request.path_parameters = {{"id", id}};
     request.caller = std::move(caller);
@@ -44,17 +45,17 @@ class JobTagTest : public test::RoutesTest {
   protected:
     JobTagTest() : RoutesTest(one_slot()) {}
 
-    api::Response answer(const std::string& id, std::optional<api::Caller> caller = {}, const std::string& tag = {}) {
-        api::Request request = asking(id, std::move(caller));
+    http::Response answer(const std::string& id, std::optional<http::Caller> caller = {}, const std::string& tag = {}) {
+        http::Request request = asking(id, std::move(caller));
         if (!tag.empty()) {
             request.headers.push_back({"if-none-match", tag});
         }
         return call("GET", "/v1/jobs/{id}", std::move(request));
     }
-    std::string shown(const std::string& id, std::optional<api::Caller> caller = {}) {
+    std::string shown(const std::string& id, std::optional<http::Caller> caller = {}) {
         return answer(id, std::move(caller)).body;
     }
-    static std::string tag_of(const api::Response& response) {
+    static std::string tag_of(const http::Response& response) {
         for (const auto& [name, value] : response.headers) {
             if (name == "ETag") {
                 return value;
@@ -164,9 +165,9 @@ TEST_F(JobTagTest, WhateverTheUserAsksForIsShown) {
         {[&] { patch(id, metadata("blue")); }, "blue"},
         {[&] { patch(id, priority); }, R"("priority":7)"},
         {[&] { patch(id, limit); }, R"("max_concurrent":3)"},
-        {[&] { await(manager.pause(id)); }, R"("state":"pausing")"},
-        {[&] { await(manager.resume(id)); }, kResumedByUser},
-        {[&] { await(manager.cancel(id)); }, R"("cancel_requested":true)"},
+        {[&] { await(manager.command(id, job_verb("pause"))); }, R"("state":"pausing")"},
+        {[&] { await(manager.command(id, job_verb("resume"))); }, kResumedByUser},
+        {[&] { await(manager.command(id, job_verb("cancel"))); }, R"("cancel_requested":true)"},
     };
     for (const auto& [ask, text] : asked) {
         EXPECT_THAT(shown(id), Not(HasSubstr(text)));
@@ -185,11 +186,11 @@ TEST_F(JobTagTest, PlaceAndSlotAreShown) {
     settle();
     EXPECT_THAT(shown(first), HasSubstr(R"("device":"GPU-1")"));
     EXPECT_THAT(shown(third), HasSubstr(R"("queue_position":2)"));
-    await(world_.manager->pause(second));
+    await(world_.manager->command(second, job_verb("pause")));
     settle();
     EXPECT_TRUE(changed(third));
     EXPECT_THAT(shown(third), HasSubstr("it is the next to get a slot"));
-    await(world_.manager->resume(second));
+    await(world_.manager->command(second, job_verb("resume")));
     settle();
     EXPECT_TRUE(changed(third));
     EXPECT_THAT(shown(third), HasSubstr(R"("queue_position":2)"));
@@ -208,19 +209,19 @@ TEST_F(JobTagTest, PlaceAndSlotAreShown) {
 TEST_F(JobTagTest, AJobThatHasEndedCanChangeAndGo) {
     const auto id = world_.submit("a");
     world_.fleet.next();
-    await(world_.manager->cancel(id));
+    await(world_.manager->command(id, job_verb("cancel")));
     wait_for_state(*world_.manager, id, JobState::cancelled);
     settle();
     EXPECT_TRUE(changed(id));
     patch(id, metadata("after the end"));
     EXPECT_TRUE(changed(id));
     EXPECT_THAT(shown(id), HasSubstr("after the end"));
-    await(world_.manager->resume(id));
+    await(world_.manager->command(id, job_verb("resume")));
     world_.fleet.next();
     settle();
     EXPECT_TRUE(changed(id));
     EXPECT_THAT(shown(id), HasSubstr(R"("state":"running")"));
-    await(world_.manager->cancel(id));
+    await(world_.manager->command(id, job_verb("cancel")));
     wait_for_state(*world_.manager, id, JobState::cancelled);
     settle();
     EXPECT_TRUE(changed(id));
@@ -232,10 +233,10 @@ TEST_F(JobTagTest, NobodyIsGivenWhatAnotherMaySee) {
     const std::string spec =
         R"({"student":{"model":"m"},"dataset":{"train":"t.jsonl","sequence_length":16},"training":{"max_steps":1},)"
         R"("teacher":{"endpoints":["http://h:1/v1?key=s3cret"]},"output":"/out/a"})";
-    const api::Caller alice{"alice", Role::submit, "key-a"};
-    const api::Caller bob{"bob", Role::submit, "key-b"};
-    const api::Caller root{"root", Role::admin, "key-r"};
-    const api::Caller reader{"alice's friend", Role::read, "key-f"};
+    const http::Caller alice{"alice", Role::submit, "key-a"};
+    const http::Caller bob{"bob", Role::submit, "key-b"};
+    const http::Caller root{"root", Role::admin, "key-r"};
+    const http::Caller reader{"alice's friend", Role::read, "key-f"};
     const auto id = await(world_.manager->submit({spec, "", false, alice})).job.id;
     world_.fleet.next();
     settle();

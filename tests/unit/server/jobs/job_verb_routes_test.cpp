@@ -21,22 +21,22 @@ using ::testing::HasSubstr;
 
 class JobVerbRoutesTest : public test::RoutesTest {
   protected:
-    api::Response verb(const std::string& name, const std::string& id, Query query = {}) {
-        api::Request request;
+    http::Response verb(const std::string& name, const std::string& id, Query query = {}) {
+        http::Request request;
         request.path_parameters = {{"id", id}};
         request.query = std::move(query);
         return call("POST", "/v1/jobs/{id}/" + name, std::move(request));
     }
-    api::Response patch(const std::string& id, const std::string& text) {
-        api::Request request;
+    http::Response patch(const std::string& id, const std::string& text) {
+        http::Request request;
         request.path_parameters = {{"id", id}};
         request.body = text;
         return call("PATCH", "/v1/jobs/{id}", std::move(request));
     }
-    static std::string detail(const api::Response& response) {
+    static std::string detail(const http::Response& response) {
         return std::string(body(response).at("detail").as_string());
     }
-    static std::vector<std::string> pointers(const api::Response& response) {
+    static std::vector<std::string> pointers(const http::Response& response) {
         std::vector<std::string> all;
         const auto problem = body(response);
         for (const auto& error : problem.at("errors").as_array()) {

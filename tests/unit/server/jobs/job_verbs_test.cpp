@@ -50,11 +50,11 @@ class JobVerbsTest : public ::testing::Test {
 TEST_F(JobVerbsTest, ARunningJobIsPausedWhenItsWorkerHasEndedAndGoesOnLater) {
     const auto id = world_.submit("a");
     const auto worker = world_.fleet.next();
-    const auto asked = await(world_.manager->pause(id));
+    const auto asked = await(world_.manager->command(id, job_verb("pause")));
     EXPECT_EQ(asked.kind, Kind::accepted);
     EXPECT_EQ(asked.job.state, JobState::pausing);
     EXPECT_EQ(asked.job.status_reason->code, "paused_by_user");
-    EXPECT_EQ(await(world_.manager->pause(id)).job.state, JobState::pausing);
+    EXPECT_EQ(await(world_.manager->command(id, job_verb("pause"))).job.state, JobState::pausing);
     EXPECT_THAT(worker->told, ElementsAre("cancel"));
     // What the worker still has to say changes neither state nor reason.
     worker->emit(StartedEvent{}, worker);
@@ -63,27 +63,27 @@ TEST_F(JobVerbsTest, ARunningJobIsPausedWhenItsWorkerHasEndedAndGoesOnLater) {
     const auto paused = wait_for_state(*world_.manager, id, JobState::paused);
     EXPECT_EQ(paused.status_reason->code, "paused_by_user");
     EXPECT_EQ(paused.status_reason->message, "paused after a checkpoint");
-    EXPECT_EQ(await(world_.manager->pause(id)).kind, Kind::accepted);
+    EXPECT_EQ(await(world_.manager->command(id, job_verb("pause"))).kind, Kind::accepted);
     EXPECT_EQ(await(world_.manager->submit({spec_text("a"), "", false})).kind, JobVerdict::output_in_use);
 
-    EXPECT_EQ(await(world_.manager->resume(id)).kind, Kind::accepted);
+    EXPECT_EQ(await(world_.manager->command(id, job_verb("resume"))).kind, Kind::accepted);
     const auto again = world_.fleet.next();
     EXPECT_TRUE(again->start.resume);
     EXPECT_EQ(again->start.spec_json, worker->start.spec_json);
-    EXPECT_EQ(await(world_.manager->resume(id)).job.state, JobState::running);
+    EXPECT_EQ(await(world_.manager->command(id, job_verb("resume"))).job.state, JobState::running);
     EXPECT_FALSE(job_of(world_, id).status_reason);
     finish(again);
     wait_for_state(*world_.manager, id, JobState::succeeded);
-    EXPECT_EQ(await(world_.manager->pause(id)).kind, Kind::terminal);
-    EXPECT_EQ(await(world_.manager->resume(id)).kind, Kind::terminal);
-    EXPECT_EQ(await(world_.manager->pause("nobody")).kind, Kind::not_found);
-    EXPECT_EQ(await(world_.manager->resume("nobody")).kind, Kind::not_found);
+    EXPECT_EQ(await(world_.manager->command(id, job_verb("pause"))).kind, Kind::terminal);
+    EXPECT_EQ(await(world_.manager->command(id, job_verb("resume"))).kind, Kind::terminal);
+    EXPECT_EQ(await(world_.manager->command("nobody", job_verb("pause"))).kind, Kind::not_found);
+    EXPECT_EQ(await(world_.manager->command("nobody", job_verb("resume"))).kind, Kind::not_found);
 }
 
 TEST_F(JobVerbsTest, AWorkerThatFinishesMeanwhileHasSucceeded) {
     const auto id = world_.submit("a");
     const auto worker = world_.fleet.next();
-    await(world_.manager->pause(id));
+    await(world_.manager->command(id, job_verb("pause")));
     finish(worker);
     EXPECT_EQ(wait_for_state(*world_.manager, id, JobState::succeeded).weights_sha256, "abc");
 }
@@ -98,11 +98,11 @@ TEST_F(JobVerbsTest, AQueuedJobIsPausedAtOnceAndComesBackToItsPlace) {
     EXPECT_EQ(waits.status_reason->code, "waiting_for_slot");
     EXPECT_EQ(waits.status_reason->message, "1 job is before it");
     EXPECT_EQ(job_of(world_, b).status_reason->message, "it is the next to get a slot");
-    const auto paused = await(world_.manager->pause(b)).job;
+    const auto paused = await(world_.manager->command(b, job_verb("pause"))).job;
     EXPECT_EQ(paused.state, JobState::paused);
     EXPECT_FALSE(paused.queue_position);
     EXPECT_EQ(job_of(world_, c).queue_position, 1U);
-    const auto back = await(world_.manager->resume(b)).job;
+    const auto back = await(world_.manager->command(b, job_verb("resume"))).job;
     EXPECT_EQ(back.state, JobState::queued);
     EXPECT_EQ(back.queue_position, 1U);
     EXPECT_EQ(back.status_reason->code, "waiting_for_slot");
@@ -113,8 +113,8 @@ TEST_F(JobVerbsTest, AQueuedJobIsPausedAtOnceAndComesBackToItsPlace) {
 TEST_F(JobVerbsTest, APauseThatIsTakenBackQueuesTheJobWhenItsWorkerHasEnded) {
     const auto id = world_.submit("a");
     const auto worker = world_.fleet.next();
-    await(world_.manager->pause(id));
-    const auto back = await(world_.manager->resume(id)).job;
+    await(world_.manager->command(id, job_verb("pause")));
+    const auto back = await(world_.manager->command(id, job_verb("resume"))).job;
     EXPECT_EQ(back.state, JobState::pausing);
     EXPECT_EQ(back.status_reason->code, "resumed_by_user");
     stop(worker);
@@ -126,14 +126,14 @@ TEST_F(JobVerbsTest, SaysWhatAnInterruptedRunHasSaved) {
     const auto id = world_.submit("a");
     for (const auto* saved : {"paused before a step was done", "paused before another step was done"}) {
         const auto worker = world_.fleet.next();
-        await(world_.manager->pause(id));
+        await(world_.manager->command(id, job_verb("pause")));
         worker->emit(CancelledEvent{}, worker);
         worker->end(worker);
         EXPECT_EQ(wait_for_state(*world_.manager, id, JobState::paused).status_reason->message, saved);
-        await(world_.manager->resume(id));
+        await(world_.manager->command(id, job_verb("resume")));
     }
     const auto worker = world_.fleet.next();
-    await(world_.manager->cancel(id));
+    await(world_.manager->command(id, job_verb("cancel")));
     worker->emit(CancelledEvent{}, worker);
     worker->end(worker);
     EXPECT_EQ(wait_for_state(*world_.manager, id, JobState::cancelled).status_reason->message,
@@ -147,7 +147,7 @@ TEST(JobVerbs, AWorkerThatDoesNotObeyIsKilledAndTheJobPaused) {
     world.fleet.obey = false;
     const auto id = world.submit("a");
     const auto worker = world.fleet.next();
-    await(world.manager->pause(id));
+    await(world.manager->command(id, job_verb("pause")));
     const auto job = wait_for_state(*world.manager, id, JobState::paused);
     EXPECT_THAT(job.status_reason->message, HasSubstr("did not stop in time and was killed"));
     EXPECT_EQ(worker->kills, 1);
@@ -158,11 +158,11 @@ TEST_F(JobVerbsTest, PausesSurviveTheService) {
     const auto first = world_.fleet.next();
     const auto pausing = world_.submit("b");
     const auto taken_back = world_.submit("c");
-    await(world_.manager->pause(paused));
+    await(world_.manager->command(paused, job_verb("pause")));
     stop(first);
     wait_for_state(*world_.manager, paused, JobState::paused);
     world_.fleet.next();
-    await(world_.manager->pause(pausing));
+    await(world_.manager->command(pausing, job_verb("pause")));
     // As after kill -9.
     world_.manager.reset();
     EXPECT_EQ(world_.open_store()->get(pausing)->job.state, JobState::pausing);
@@ -172,14 +172,14 @@ TEST_F(JobVerbsTest, PausesSurviveTheService) {
     EXPECT_EQ(job_of(world_, pausing).status_reason->code, "paused_by_user");
     const auto worker = world_.fleet.next();
     EXPECT_EQ(worker->start.job_id, taken_back);
-    await(world_.manager->pause(taken_back));
-    await(world_.manager->resume(taken_back));
+    await(world_.manager->command(taken_back, job_verb("pause")));
+    await(world_.manager->command(taken_back, job_verb("resume")));
     world_.manager.reset();
     world_.open();
     const auto again = world_.fleet.next();
     EXPECT_EQ(again->start.job_id, taken_back) << "the pause was not wanted any more";
     EXPECT_TRUE(again->start.resume);
-    await(world_.manager->resume(pausing));
+    await(world_.manager->command(pausing, job_verb("resume")));
     stop(again);
     EXPECT_EQ(job_of(world_, paused).state, JobState::paused);
 }
@@ -189,30 +189,30 @@ TEST_F(JobVerbsTest, AServiceThatStopsLeavesAPausingJobPaused) {
     const auto id = world_.submit("a");
     const auto other = world_.submit("b");
     world_.fleet.next();
-    await(world_.manager->pause(id));
+    await(world_.manager->command(id, job_verb("pause")));
     wait_for_state(*world_.manager, id, JobState::paused);
     world_.fleet.next();
     await(world_.manager->stop());
     EXPECT_EQ(job_of(world_, id).state, JobState::paused);
     EXPECT_EQ(job_of(world_, other).state, JobState::queued);
-    EXPECT_EQ(await(world_.manager->resume(id)).job.state, JobState::queued);
+    EXPECT_EQ(await(world_.manager->command(id, job_verb("resume"))).job.state, JobState::queued);
     EXPECT_EQ(world_.fleet.count(), 2U);
 }
 
 TEST_F(JobVerbsTest, ACancelledJobGoesOnFromItsCheckpointWithItsHistory) {
     const auto id = world_.submit("a");
     const auto worker = world_.fleet.next();
-    await(world_.manager->cancel(id));
-    EXPECT_EQ(await(world_.manager->resume(id)).kind, Kind::cancelling);
-    EXPECT_EQ(await(world_.manager->pause(id)).kind, Kind::cancelling);
-    EXPECT_EQ(await(world_.manager->checkpoint(id)).kind, Kind::cancelling);
+    await(world_.manager->command(id, job_verb("cancel")));
+    EXPECT_EQ(await(world_.manager->command(id, job_verb("resume"))).kind, Kind::cancelling);
+    EXPECT_EQ(await(world_.manager->command(id, job_verb("pause"))).kind, Kind::cancelling);
+    EXPECT_EQ(await(world_.manager->command(id, job_verb("checkpoint"))).kind, Kind::cancelling);
     worker->emit(CheckpointEvent{4, "/c/4", 0.1}, worker);
     stop(worker);
     const auto ended = wait_for_state(*world_.manager, id, JobState::cancelled);
     const auto before = world_.history(id).size();
     auto batch = await(world_.manager->wait_events(id, before, 100));
     EXPECT_TRUE(batch.ended);
-    const auto resumed = await(world_.manager->resume(id)).job;
+    const auto resumed = await(world_.manager->command(id, job_verb("resume"))).job;
     EXPECT_FALSE(resumed.cancel_requested);
     EXPECT_EQ(resumed.finished_at, "");
     EXPECT_EQ(resumed.checkpoints.size(), 1U);
@@ -240,20 +240,20 @@ TEST_F(JobVerbsTest, AFailedJobIsResumedOnlyWhereItCouldBeSubmitted) {
 
     const auto data = world_.folder.path() / "t.jsonl";
     std::filesystem::rename(data, world_.folder.path() / "away");
-    const auto missing = await(world_.manager->resume(id));
+    const auto missing = await(world_.manager->command(id, job_verb("resume")));
     EXPECT_EQ(missing.kind, Kind::not_runnable);
     EXPECT_EQ(missing.violations.violations.at(0).pointer, "/dataset/train");
     std::filesystem::rename(world_.folder.path() / "away", data);
 
     const auto user = world_.submit("a");
-    const auto taken = await(world_.manager->resume(id));
+    const auto taken = await(world_.manager->command(id, job_verb("resume")));
     EXPECT_EQ(taken.kind, Kind::output_in_use);
     EXPECT_THAT(taken.violations.violations.at(0).detail, HasSubstr(user));
     EXPECT_EQ(taken.job.state, JobState::failed);
     finish(world_.fleet.next());
     wait_for_state(*world_.manager, user, JobState::succeeded);
 
-    EXPECT_EQ(await(world_.manager->resume(id)).kind, Kind::accepted);
+    EXPECT_EQ(await(world_.manager->command(id, job_verb("resume"))).kind, Kind::accepted);
     world_.fleet.next();
     EXPECT_EQ(job_of(world_, id).state, JobState::running);
 }
@@ -262,49 +262,49 @@ TEST(JobVerbs, WhatCannotBeWrittenIsNotResumed) {
     World world;
     const auto id = world.submit("a");
     world.fleet.next();
-    await(world.manager->cancel(id));
+    await(world.manager->command(id, job_verb("cancel")));
     wait_for_state(*world.manager, id, JobState::cancelled);
     world.manager.reset();
     const auto full = std::make_shared<std::atomic<bool>>(false);
     world.open(std::make_unique<test::FullDisk>(world.open_store(), full), world.fleet.factory());
     *full = true;
-    EXPECT_THROW(await(world.manager->resume(id)), ErrorException);
+    EXPECT_THROW(await(world.manager->command(id, job_verb("resume"))), ErrorException);
     JobPatch patch;
     patch.metadata = Pairs{{"k", "v"}};
     EXPECT_THROW(await(world.manager->change(id, patch)), ErrorException);
     *full = false;
     EXPECT_EQ(job_of(world, id).state, JobState::cancelled);
     EXPECT_THAT(job_of(world, id).metadata, IsEmpty());
-    EXPECT_EQ(await(world.manager->resume(id)).kind, Kind::accepted);
+    EXPECT_EQ(await(world.manager->command(id, job_verb("resume"))).kind, Kind::accepted);
 }
 
 TEST_F(JobVerbsTest, ResumedJobsTakeTheirOldPlace) {
     const auto first = world_.submit("a");
     const auto worker = world_.fleet.next();
-    await(world_.manager->cancel(first));
+    await(world_.manager->command(first, job_verb("cancel")));
     stop(worker);
     wait_for_state(*world_.manager, first, JobState::cancelled);
     world_.submit("b");
     world_.fleet.next();
     const auto third = world_.submit("c");
     const auto urgent = world_.submit_text(spec_text("d"), 7);
-    EXPECT_EQ(await(world_.manager->resume(first)).job.queue_position, 2U);
+    EXPECT_EQ(await(world_.manager->command(first, job_verb("resume"))).job.queue_position, 2U);
     EXPECT_EQ(job_of(world_, urgent).queue_position, 1U);
     EXPECT_EQ(job_of(world_, urgent).priority, 7);
     EXPECT_EQ(job_of(world_, third).queue_position, 3U);
     // And after a restart of the service.
-    await(world_.manager->pause(first));
+    await(world_.manager->command(first, job_verb("pause")));
     world_.manager.reset();
     world_.open();
     EXPECT_EQ(job_of(world_, third).queue_position, 2U) << "behind b, which ran";
-    EXPECT_EQ(await(world_.manager->resume(first)).job.queue_position, 1U);
+    EXPECT_EQ(await(world_.manager->command(first, job_verb("resume"))).job.queue_position, 1U);
     EXPECT_EQ(world_.fleet.next()->start.job_id, urgent);
 }
 
 TEST_F(JobVerbsTest, CancelWithoutACheckpointReachesTheWorker) {
     const auto id = world_.submit("a");
     const auto worker = world_.fleet.next();
-    await(world_.manager->cancel(id, LastCheckpoint::skip));
+    await(world_.manager->command(id, job_verb("cancel"), false));
     stop(worker);
     const auto job = wait_for_state(*world_.manager, id, JobState::cancelled);
     EXPECT_EQ(job.status_reason->message, "cancelled without a last checkpoint");
@@ -312,33 +312,33 @@ TEST_F(JobVerbsTest, CancelWithoutACheckpointReachesTheWorker) {
 
     const auto other = world_.submit("b");
     const auto second = world_.fleet.next();
-    await(world_.manager->pause(other));
-    await(world_.manager->cancel(other, LastCheckpoint::skip));
-    await(world_.manager->cancel(other, LastCheckpoint::skip));
+    await(world_.manager->command(other, job_verb("pause")));
+    await(world_.manager->command(other, job_verb("cancel"), false));
+    await(world_.manager->command(other, job_verb("cancel"), false));
     EXPECT_THAT(second->told, ElementsAre("cancel", "cancel unsaved"));
     stop(second);
     wait_for_state(*world_.manager, other, JobState::cancelled);
 
     const auto paused = world_.submit("c");
     const auto third = world_.fleet.next();
-    await(world_.manager->pause(paused));
+    await(world_.manager->command(paused, job_verb("pause")));
     stop(third);
     wait_for_state(*world_.manager, paused, JobState::paused);
-    EXPECT_EQ(await(world_.manager->cancel(paused)).job.state, JobState::cancelled);
+    EXPECT_EQ(await(world_.manager->command(paused, job_verb("cancel"))).job.state, JobState::cancelled);
 }
 
 TEST_F(JobVerbsTest, ACheckpointIsAskedForOfARunningJobOnly) {
     const auto id = world_.submit("a");
     const auto waits = world_.submit("b");
     const auto worker = world_.fleet.next();
-    EXPECT_EQ(await(world_.manager->checkpoint(id)).kind, Kind::accepted);
+    EXPECT_EQ(await(world_.manager->command(id, job_verb("checkpoint"))).kind, Kind::accepted);
     EXPECT_THAT(worker->told, ElementsAre("checkpoint"));
     EXPECT_EQ(world_.history(id).back(), "message: checkpoint requested");
-    EXPECT_EQ(await(world_.manager->checkpoint(waits)).kind, Kind::not_running);
-    EXPECT_EQ(await(world_.manager->checkpoint("nobody")).kind, Kind::not_found);
+    EXPECT_EQ(await(world_.manager->command(waits, job_verb("checkpoint"))).kind, Kind::not_running);
+    EXPECT_EQ(await(world_.manager->command("nobody", job_verb("checkpoint"))).kind, Kind::not_found);
     finish(worker);
     wait_for_state(*world_.manager, id, JobState::succeeded);
-    const auto refused = await(world_.manager->checkpoint(id));
+    const auto refused = await(world_.manager->command(id, job_verb("checkpoint")));
     EXPECT_EQ(refused.kind, Kind::not_running);
     EXPECT_EQ(refused.job.state, JobState::succeeded);
 }
@@ -357,7 +357,7 @@ TEST_F(JobVerbsTest, ALimitReachesTheWorkerAndTheWorkersAfterIt) {
     EXPECT_THAT(worker->told, ElementsAre("limit 3"));
     EXPECT_EQ(world_.history(id).back(), "message: max_concurrent is 3 now");
     const auto spec = api::parse_job_spec(job_of(world_, id).resolved_spec_json);
-    EXPECT_EQ(spec->teacher->max_concurrent.limit, 8U) << "the spec stays as it was submitted";
+    EXPECT_EQ(spec->teacher()->max_concurrent.limit, 8U) << "the spec stays as it was submitted";
     world_.manager.reset();
     world_.open();
     const auto again = world_.fleet.next();
@@ -383,7 +383,7 @@ TEST_F(JobVerbsTest, PriorityAndMetadataAreKept) {
     JobQuery wanted;
     wanted.metadata = {{"team", "red"}};
     EXPECT_EQ(await(world_.manager->list(wanted)).jobs.size(), 1U);
-    await(world_.manager->cancel(c));
+    await(world_.manager->command(c, job_verb("cancel")));
     wait_for_state(*world_.manager, c, JobState::cancelled);
     EXPECT_EQ(await(world_.manager->change(c, {1, {}, {}})).kind, Kind::terminal);
     patch.metadata = Pairs{{"seen", "yes"}};

@@ -1,4 +1,4 @@
-#include "server/jobs/metric_series.hpp"
+#include "server/jobs/metrics/metric_series.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "server/jobs/event_records.hpp"
+#include "server/jobs/store/event_records.hpp"
 
 namespace distilld {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/jobs/model_folder_check.hpp"
+#include "server/jobs/checks/model_folder_check.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "server/jobs/page_routes.hpp"
+#include "server/jobs/routes/page_routes.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "api/spec_fields.hpp"
-#include "server/jobs/api_route.hpp"
+#include "server/jobs/routes/api_route.hpp"
 #include "tests/unit/server/jobs/routes_fixture.hpp"
 
 namespace distilld {
@@ -24,16 +24,16 @@ const http::Route* route_of(const std::vector<http::Route>& routes, const std::s
     return found == routes.end() ? nullptr : &*found;
 }
 
-api::Response ask(api::Headers headers = {}) {
+http::Response ask(http::Headers headers = {}) {
     static const auto kRoutes = make_page_routes(&kPage);
-    api::Request request;
+    http::Request request;
     request.method = "GET";
     request.path = "/";
     request.headers = std::move(headers);
     return test::await(route_of(kRoutes, "/")->handler(std::move(request)));
 }
 
-std::optional<std::string> header(const api::Response& response, const std::string& name) {
+std::optional<std::string> header(const http::Response& response, const std::string& name) {
     const auto found = std::ranges::find(response.headers, name, [](const auto& one) { return one.first; });
     return found == response.headers.end() ? std::nullopt : std::optional(found->second);
 }

@@ -1,14 +1,14 @@
-#include "server/jobs/query_reader.hpp"
+#include "server/jobs/routes/query_reader.hpp"
 
 #include <gtest/gtest.h>
 
-#include "server/jobs/api_route.hpp"
+#include "server/jobs/routes/api_route.hpp"
 
 namespace distilld {
 namespace {
 
-api::Request asked(std::vector<std::pair<std::string, std::string>> query) {
-    api::Request request;
+http::Request asked(std::vector<std::pair<std::string, std::string>> query) {
+    http::Request request;
     request.path = "/v1/things";
     request.query = std::move(query);
     return request;

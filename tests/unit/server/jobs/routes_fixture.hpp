@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/sha256.hpp"
-#include "server/jobs/job_logs.hpp"
-#include "server/jobs/job_routes.hpp"
+#include "server/jobs/routes/job_routes.hpp"
+#include "server/jobs/store/job_logs.hpp"
 #include "tests/unit/server/jobs/fake_worker.hpp"
 
 namespace distilld::test {
@@ -40,7 +40,7 @@ class RoutesTest : public ::testing::Test {
   protected:
     explicit RoutesTest(JobManagerOptions options = brisk()) : world_(std::move(options)) {}
 
-    api::Response call(const std::string& method, const std::string& pattern, api::Request request = {}) {
+    http::Response call(const std::string& method, const std::string& pattern, http::Request request = {}) {
         for (const auto& route : routes_) {
             if (route.method != method || route.pattern != pattern) {
                 continue;
@@ -53,23 +53,23 @@ class RoutesTest : public ::testing::Test {
         }
         throw std::runtime_error("no route " + method + " " + pattern);
     }
-    api::Response post(const std::string& body, api::Headers headers = {}, Query query = {}) {
-        api::Request request;
+    http::Response post(const std::string& body, http::Headers headers = {}, Query query = {}) {
+        http::Request request;
         request.body = body;
         request.headers = std::move(headers);
         request.query = std::move(query);
         return call("POST", "/v1/jobs", std::move(request));
     }
-    api::Response get(const std::string& pattern, const std::string& id = "", Query query = {},
-                      api::Headers headers = {}) {
-        api::Request request;
+    http::Response get(const std::string& pattern, const std::string& id = "", Query query = {},
+                       http::Headers headers = {}) {
+        http::Request request;
         request.path_parameters = {{"id", id}};
         request.query = std::move(query);
         request.headers = std::move(headers);
         return call("GET", pattern, std::move(request));
     }
-    api::Response remove(const std::string& id) {
-        api::Request request;
+    http::Response remove(const std::string& id) {
+        http::Request request;
         request.path_parameters = {{"id", id}};
         return call("DELETE", "/v1/jobs/{id}", std::move(request));
     }
@@ -77,17 +77,17 @@ class RoutesTest : public ::testing::Test {
     std::string submitted(const std::string& output) {
         return std::string(body(post(spec_text(output))).at("id").as_string());
     }
-    api::Response cancel(const std::string& id) {
-        api::Request request;
+    http::Response cancel(const std::string& id) {
+        http::Request request;
         request.path_parameters = {{"id", id}};
         return call("POST", "/v1/jobs/{id}/cancel", std::move(request));
     }
-    static boost::json::value body(const api::Response& response) { return boost::json::parse(response.body); }
-    static std::string code(const api::Response& response) {
+    static boost::json::value body(const http::Response& response) { return boost::json::parse(response.body); }
+    static std::string code(const http::Response& response) {
         EXPECT_EQ(response.content_type, "application/problem+json");
         return std::string(body(response).at("error").at("code").as_string());
     }
-    static std::string drain(api::BodyStream& stream) {
+    static std::string drain(http::BodyStream& stream) {
         std::string text;
         while (auto piece = await(stream.next())) {
             EXPECT_FALSE(piece->empty());

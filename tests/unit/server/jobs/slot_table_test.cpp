@@ -1,4 +1,4 @@
-#include "server/jobs/slot_table.hpp"
+#include "server/jobs/table/slot_table.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <set>
 
-#include "server/jobs/slot_plan.hpp"
+#include "server/jobs/table/slot_plan.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld {

@@ -1,4 +1,4 @@
-#include "server/jobs/spec_claims.hpp"
+#include "server/jobs/checks/spec_claims.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -57,30 +57,30 @@ TEST_F(SpecClaims, F5FollowLinksThatOfTheCheckpointsIncluded) {
 }
 
 TEST_F(SpecClaims, F5AStoreIsSharedByThoseThatFillItAndReadByThoseThatFollowIt) {
-    spec_.teacher.emplace().store = (base_ / "store").string();
+    spec_.teachers[""].store = (base_ / "store").string();
     EXPECT_THAT(claims_of(spec_), Contains(claim("store", PathUse::reads, "/teacher/store")));
-    spec_.teacher->endpoints = {"http://teacher:1"};
-    spec_.teacher->cache = TeacherCache::read;
+    spec_.teacher()->endpoints = {"http://teacher:1"};
+    spec_.teacher()->cache = TeacherCache::read;
     EXPECT_THAT(claims_of(spec_), Contains(claim("store", PathUse::reads, "/teacher/store")));
-    spec_.teacher->cache = TeacherCache::readwrite;
+    spec_.teacher()->cache = TeacherCache::readwrite;
     EXPECT_THAT(claims_of(spec_), Contains(claim("store", PathUse::shares, "/teacher/store")));
     spec_.kind = JobKind::generate;
-    spec_.output = spec_.teacher->store;
+    spec_.output = spec_.teacher()->store;
     PathClaim own = claim("store", PathUse::shares, "/teacher/store");
     own.is_output = true;
     EXPECT_THAT(claims_of(spec_), Contains(own));
     EXPECT_THAT(claims_of(spec_), Not(Contains(claim("store", PathUse::writes, "/output"))));
     JobSpec several = spec_;
     several.kind = JobKind::train;
-    several.teachers["b"] = *spec_.teacher;
-    several.teacher.reset();
+    several.teachers["b"] = *spec_.teacher();
+    several.teachers.erase("");
     EXPECT_THAT(claims_of(several), Contains(claim("store", PathUse::shares, "/teachers/b/store")));
 }
 
 TEST_F(SpecClaims, F5WhatAFieldIsUsedForStandsInItsRow) {
     std::map<std::string, PathUse> written;
     JobSpec whole;
-    whole.teacher.emplace();
+    whole.teachers[""];
     for (const auto& field : api::spec_table().fields) {
         if (!field.kind.paths(whole).empty() && field.kind->path_use() != PathUse::reads) {
             written.emplace(field.pointer, field.kind->path_use().value());

@@ -7,7 +7,7 @@
 #include <boost/asio/use_future.hpp>
 #include <string>
 
-#include "server/jobs/sqlite_job_store.hpp"
+#include "server/jobs/store/sqlite_job_store.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld::openai {
@@ -72,7 +72,7 @@ TEST_F(FileStoreTest, FilesOfTheLastTimeTakeTheirRoom) {
 
 TEST_F(FileStoreTest, AFileIsKeptWhileAJobReadsItThatHasNotEnded) {
     const auto store = open(1000);
-    for (const auto& [name, state] : api::kJobStateNames) {
+    for (const auto& [name, state] : kEnumNames<api::JobState>) {
         const auto file = sent(*store, 10);
         StoredJob reader;
         reader.job.id = std::string("job-") + name;

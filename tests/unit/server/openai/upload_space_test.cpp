@@ -1,4 +1,4 @@
-#include "server/openai/upload_space.hpp"
+#include "server/openai/file_upload.hpp"
 
 #include <gtest/gtest.h>
 

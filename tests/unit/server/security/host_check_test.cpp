@@ -23,8 +23,9 @@ std::vector<std::string> refused(const JobSpec& spec, const std::vector<std::str
 
 TEST(HostCheck, NamesEachUrlThatIsNotAllowed) {
     JobSpec spec;
-    spec.teacher.emplace();
-    spec.teacher->endpoints = {"http://127.0.0.1:8600", "http://169.254.169.254/latest", "https://teacher.example/v1"};
+    spec.teachers[""];
+    spec.teacher()->endpoints = {"http://127.0.0.1:8600", "http://169.254.169.254/latest",
+                                 "https://teacher.example/v1"};
     EXPECT_THAT(refused(spec, {}), ElementsAre("/teacher/endpoints/1"));
     EXPECT_THAT(refused(spec, {"127.0.0.1:8600"}), ElementsAre("/teacher/endpoints/1", "/teacher/endpoints/2"));
     EXPECT_THAT(refused(spec, {"127.0.0.1:8600", "*.example:443", "169.254.169.254"}), IsEmpty());

@@ -16,7 +16,7 @@
 namespace distilld {
 namespace {
 
-using api::Role;
+using http::Role;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -142,16 +142,16 @@ TEST(KeyFile, SaysWhatIsWrongWithIt) {
     };
     const std::vector<std::pair<std::string, std::string>> damaged{
         {"{", "is not JSON"},
-        {"[]", "/keys: a list of keys is expected"},
-        {R"({"keys":{}})", "/keys: a list of keys is expected"},
-        {R"({"keys":[1]})", "/keys/0: is no object"},
+        {"[]", "/keys: expected a list of keys"},
+        {R"({"keys":{}})", "/keys: expected a list of keys"},
+        {R"({"keys":[1]})", "/keys/0: is not an object"},
         {R"({"keys":[{}]})", "/keys/0/id: is missing"},
         {R"({"keys":[)" + key("a", "root") + "]}", "/keys/0/role: is 'root'"},
-        {R"({"keys":[)" + key("a b", "read") + "]}", "/keys/0/name: is no name"},
+        {R"({"keys":[)" + key("a b", "read") + "]}", "/keys/0/name: is not a name"},
         {R"({"keys":[)" + key("a", "read") + "," + key("a", "read") + "]}", "two keys are called 'a'"},
         {R"({"keys":[)" + key("a", "read") + "," + key("b", "read") + "]}", "two keys have the id 'key-1'"},
         {R"({"keys":[{"id":"","name":"a","role":"read","sha256":"x"}]})", "/keys/0/id: is empty"},
-        {R"({"keys":[{"id":"k","name":"a","role":"read","sha256":"x"}]})", "/keys/0/sha256: is no SHA-256"},
+        {R"({"keys":[{"id":"k","name":"a","role":"read","sha256":"x"}]})", "/keys/0/sha256: is not a SHA-256"},
     };
     for (const auto& [text, complaint] : damaged) {
         std::ofstream(file.path(), std::ios::trunc) << text;

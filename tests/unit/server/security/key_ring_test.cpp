@@ -14,7 +14,7 @@
 namespace distilld {
 namespace {
 
-using api::Role;
+using http::Role;
 using ::testing::HasSubstr;
 
 KeyRingOptions brisk() {

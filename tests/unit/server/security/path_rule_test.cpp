@@ -13,6 +13,7 @@ namespace distilld {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -125,7 +126,9 @@ TEST_F(Paths, F4APatternIsSearchedForOnlyWhereItMayBegin) {
     EXPECT_THAT(detail(base_ / "outside" / wide), HasSubstr("/dataset/train '" + (base_ / "outside").string()));
     EXPECT_THAT(detail(base_ / "outside" / wide), HasSubstr("is not below a folder that specs may name"));
     EXPECT_THAT(detail("/proc/self/task/*/root/*/*/*/*"), HasSubstr("is not below"));
-    EXPECT_THAT(detail(base_ / "root" / wide), HasSubstr("the pattern looks into too many folders"));
+    // A machine that is slow enough runs out of time first.
+    EXPECT_THAT(detail(base_ / "root" / wide),
+                AnyOf(HasSubstr("the pattern looks into too many folders"), HasSubstr("the pattern takes too long")));
     JobSpec both = spec();  // one budget for all patterns of a spec
     both.dataset.train.assign(40, base_ / "root/*/up/*/up/*/up/*/up/*/x");
     EXPECT_THAT(refused(both), Not(IsEmpty()));
@@ -155,8 +158,8 @@ TEST_F(Paths, F2NothingThatAJobWritesHoldsARootOrTheServicesFolders) {
             << path;
         EXPECT_THAT(with(
                         [](JobSpec& spec, const std::string& to) {
-                            spec.teacher.emplace().store = to;
-                            spec.teacher->endpoints = {"http://teacher:1"};
+                            spec.teachers[""].store = to;
+                            spec.teacher()->endpoints = {"http://teacher:1"};
                         },
                         base_ / path),
                     ElementsAre("/teacher/store"))

@@ -160,7 +160,7 @@ TEST_F(SettingsLoad, VariablesThatLookMisspeltAreWarnedOf) {
                           {"DISTILLD_JOBS_SLOTS", "2"}};
     EXPECT_THAT(
         load_settings(input_).value().warnings,
-        ElementsAre("environment variable DISTILLD_JOBS_SLOT is no setting; did you mean DISTILLD_JOBS_SLOTS?"));
+        ElementsAre("environment variable DISTILLD_JOBS_SLOT is not a setting; did you mean DISTILLD_JOBS_SLOTS?"));
 }
 
 TEST(SettingsTable, NamesFlagsAndVariablesAreUnique) {

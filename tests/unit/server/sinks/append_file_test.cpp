@@ -1,4 +1,4 @@
-#include "server/sinks/append_file.hpp"
+#include "server/sinks/file_sink.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include <csignal>
 
-#include "base/files.hpp"
+#include "base/files/files.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld::sinks {

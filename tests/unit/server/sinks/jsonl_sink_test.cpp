@@ -1,4 +1,4 @@
-#include "server/sinks/jsonl_sink.hpp"
+#include "server/sinks/registry.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -102,10 +102,10 @@ TEST_F(JsonlSink, WhatIsAnothersIsRefusedAndStays) {
         test::SinkProbe(make_jsonl_sink, context()).write({item(started()), item(step(1))}).value();
     }
     EXPECT_THAT(refusal(context(0, "/elsewhere")),
-                StartsWith("/metrics/jsonl_file: " + file_.string() + " is of a run whose output is /out"));
+                StartsWith("/metrics/jsonl_file: " + file_.string() + " belongs to a run with output /out"));
     EXPECT_EQ(lines().size(), 2U);
     std::ofstream(file_) << R"({"text":"data"})" << "\n";
-    EXPECT_THAT(refusal(context()), HasSubstr("holds something else than the metrics of a run. Nothing was changed"));
+    EXPECT_THAT(refusal(context()), HasSubstr("does not hold the metrics of a run. Nothing was changed"));
     SinkContext replacing = context();
     replacing.spec.overwrite = true;
     test::SinkProbe(make_jsonl_sink, replacing).write({item(started())}).value();

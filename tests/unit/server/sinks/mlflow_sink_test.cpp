@@ -1,4 +1,4 @@
-#include "server/sinks/mlflow_sink.hpp"
+#include "server/sinks/registry.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -198,7 +198,7 @@ TEST(MlflowMessages, NumbersThatAreNoNumbersAreTexts) {
 
 TEST(MlflowMessages, ParametersHoldNoQueryOfAnEndpoint) {
     JobSpec spec;
-    spec.teacher.emplace().endpoints = {"http://t:1/x?key=secret"};
+    spec.teachers[""].endpoints = {"http://t:1/x?key=secret"};
     spec.training.max_steps = 1;
     std::string all;
     for (const auto& param : mlflow_params(public_spec(spec), {"training.seed"})) {

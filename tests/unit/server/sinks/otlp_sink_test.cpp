@@ -1,4 +1,4 @@
-#include "server/sinks/otlp_sink.hpp"
+#include "server/sinks/registry.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -102,7 +102,7 @@ TEST(SinkHttpTexts, AreEncoded) {
     options.field = "/metrics/x";
     options.url = "no url";
     EXPECT_THAT(make_sink_http(io.get_executor(), options).error().message,
-                HasSubstr("/metrics/x: 'no url' is no URL"));
+                HasSubstr("/metrics/x: 'no url' is not a URL"));
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ TEST_F(SinkRunnerTest, AFailedWriteIsTriedAgainWithTheSameRecords) {
     EXPECT_THAT(script_.writes, ElementsAre(ElementsAre(1), ElementsAre(1)));
     EXPECT_EQ(runner->counts().written, 1U);
     EXPECT_EQ(runner->counts().dropped, 0U);
-    EXPECT_THAT(warnings_, ElementsAre("sink test: http://x: HTTP 503; it is tried again"));
+    EXPECT_THAT(warnings_, ElementsAre("sink test: http://x: HTTP 503; trying again"));
 }
 
 TEST_F(SinkRunnerTest, WhatIsRefusedForGoodIsCountedAndTheNextIsTried) {
@@ -142,7 +142,7 @@ TEST_F(SinkRunnerTest, AFullQueueDropsAndNobodyWaitsForIt) {
     gate.set_value();
     runner->join();
     EXPECT_EQ(runner->counts().written, 1 + kMaxQueuedRecords + 1) << "the end is taken whatever the queue holds";
-    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("is slower than the records come (7 records lost so far)")));
+    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("is slower than the records arrive (7 records lost so far)")));
 }
 
 TEST_F(SinkRunnerTest, ASinkThatHangsIsCancelledAndWhatItHeldIsCounted) {

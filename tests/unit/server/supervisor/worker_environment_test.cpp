@@ -9,12 +9,20 @@
 #include <utility>
 #include <vector>
 
+#include "api/job_spec_json.hpp"
+
 namespace distilld {
 namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Not;
+
+/// What a worker that is given this spec has.
+std::vector<std::string> environment_for(const std::string& spec_json, std::vector<std::string> settings = {}) {
+    const auto spec = api::parse_job_spec(spec_json);
+    return child_environment(std::move(settings), spec ? &*spec : nullptr);
+}
 
 /// A valid spec with `members` ("\"metrics\":{…}") beside what is required.
 std::string spec_with(const std::string& members) {
@@ -30,7 +38,7 @@ TEST(WorkerEnvironment, PassesOnWhatAWorkerNeedsAndTheKeyOfItsJob) {
         ::setenv(name, "ours", 1);
     }
     const std::vector<std::string> settings{"OMP_NUM_THREADS=2"};
-    const auto plain = child_environment(settings, spec_with(""));
+    const auto plain = environment_for(spec_with(""), settings);
     EXPECT_THAT(plain, ::testing::IsSupersetOf({"OMP_NUM_THREADS=2", "LC_ALL=ours", "CUDA_VISIBLE_DEVICES=ours",
                                                 "DISTILLD_KEYS_DIR=ours", "DISTILLD_TEACHER_HOSTS=ours"}));
     EXPECT_THAT(plain, Contains(::testing::StartsWith("PATH=")));
@@ -40,14 +48,14 @@ TEST(WorkerEnvironment, PassesOnWhatAWorkerNeedsAndTheKeyOfItsJob) {
         EXPECT_THAT(plain, Not(Contains(::testing::StartsWith(name))));
     }
     const auto keyed =
-        child_environment({}, spec_with(R"("teacher":{"endpoints":["http://t"],"api_key_env":"DISTILLD_KEY_A"})"));
+        environment_for(spec_with(R"("teacher":{"endpoints":["http://t"],"api_key_env":"DISTILLD_KEY_A"})"));
     EXPECT_THAT(keyed, Contains("DISTILLD_KEY_A=ours"));
     EXPECT_THAT(keyed, Not(Contains("DISTILLD_KEY_AB=ours")));
     // What the spec's check would refuse is not passed on either.
-    const auto sly = child_environment(
-        {}, spec_with(R"("teacher":{"endpoints":["http://t"],"api_key_env":"AWS_SECRET_ACCESS_KEY"})"));
+    const auto sly =
+        environment_for(spec_with(R"("teacher":{"endpoints":["http://t"],"api_key_env":"AWS_SECRET_ACCESS_KEY"})"));
     EXPECT_THAT(sly, Not(Contains("AWS_SECRET_ACCESS_KEY=ours")));
-    EXPECT_THAT(child_environment({}, "no JSON"), Not(Contains("DISTILLD_KEY_A=ours")));
+    EXPECT_THAT(environment_for("no JSON"), Not(Contains("DISTILLD_KEY_A=ours")));
     for (const char* name : {"OMP_NUM_THREADS", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_KEYS_DIR",
                              "DISTILLD_TEACHER_HOSTS", "DISTILLD_API_KEY", "DISTILLD_ADMIN_KEY", "DISTILLD_KEY_A",
                              "DISTILLD_KEY_AB", "AWS_SECRET_ACCESS_KEY", "OMPX", "LANGX", "SHELL_LIKE"}) {
@@ -59,7 +67,7 @@ TEST(WorkerEnvironment, F9EachOfSeveralTeachersHasItsKey) {
     for (const char* name : {"DISTILLD_KEY_A", "DISTILLD_KEY_B", "DISTILLD_KEY_C"}) {
         ::setenv(name, "ours", 1);
     }
-    const auto keyed = child_environment({}, spec_with(R"("teachers":{
+    const auto keyed = environment_for(spec_with(R"("teachers":{
         "default":{"endpoints":["http://t"],"api_key_env":"DISTILLD_KEY_A"},
         "other":{"endpoints":["http://u"],"api_key_env":"DISTILLD_KEY_B"}})"));
     for (const char* name : {"DISTILLD_KEY_A", "DISTILLD_KEY_B", "DISTILLD_KEY_C"}) {
@@ -81,7 +89,7 @@ TEST(WorkerEnvironment, KeysOfASinkGoToTheOperatorsOwnServerAlone) {
         ::setenv(name, value, 1);
     }
     const auto passed_on = [](const std::string& name, const std::string& metrics) {
-        const auto environment = child_environment({}, spec_with(R"("metrics":{)" + metrics + "}"));
+        const auto environment = environment_for(spec_with(R"("metrics":{)" + metrics + "}"));
         return std::ranges::any_of(environment,
                                    [&](const std::string& entry) { return entry.starts_with(name + "="); });
     };

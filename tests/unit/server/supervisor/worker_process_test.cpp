@@ -14,6 +14,7 @@
 #include <boost/asio/post.hpp>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <sstream>
@@ -132,6 +133,13 @@ TEST(WorkerProcess, IsNicerThanUsByAsMuchAsIsAsked) {
     EXPECT_EQ(nice_with(3), std::min(ours + 3, 19));
     EXPECT_EQ(nice_with(19), 19) << "beyond 19 there is nothing";
     EXPECT_EQ(::getpriority(PRIO_PROCESS, 0), ours) << "the child's nice value is not ours";
+}
+
+TEST(WorkerProcess, IsKilledBeforeUsWhereMemoryRunsOut) {
+    std::string ours;
+    std::ifstream("/proc/self/oom_score_adj") >> ours;
+    const int worker = std::stoi(run(fake("oom_score_adj")).of<LogEvent>().at(0).message);
+    EXPECT_EQ(worker, std::max(500, std::stoi(ours)));
 }
 
 TEST(WorkerProcess, PassesOnAFailure) {

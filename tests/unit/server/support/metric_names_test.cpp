@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "server/jobs/job_metric_rows.hpp"
+#include "server/jobs/metrics/job_metric_rows.hpp"
 #include "server/teacher/teacher_metrics.hpp"
 
 namespace distilld {

@@ -109,7 +109,7 @@ TEST_F(TeacherCodec, NamesWhatIsWrong) {
 }
 
 TEST_F(TeacherCodec, AnswersHiddenStatesInTheTypeAskedFor) {
-    EXPECT_THAT(infer_error(R"(,"parameters":{"mode":"hidden"})"), HasSubstr("does not give the model's head away"));
+    EXPECT_THAT(infer_error(R"(,"parameters":{"mode":"hidden"})"), HasSubstr("does not publish the model's head"));
     EXPECT_EQ(build_metadata(scorer_.model(), "teacher", limits_).find("hidden"), std::string::npos);
     scorer_.offer_head();
     const std::string metadata = build_metadata(scorer_.model(), "teacher", limits_);

@@ -25,7 +25,7 @@ using testing::HasSubstr;
 /// One answer on its way.
 struct Call {
     asio::cancellation_signal cancel;
-    std::optional<api::Response> response;
+    std::optional<http::Response> response;
     std::exception_ptr failure;
 };
 
@@ -52,16 +52,16 @@ class TeacherServiceTest : public testing::Test {
     }
 
     std::shared_ptr<Call> start(const std::string& method, const std::string& pattern, std::string body = {},
-                                std::string model = "teacher", api::Headers headers = {}) {
+                                std::string model = "teacher", http::Headers headers = {}) {
         auto call = std::make_shared<Call>();
         for (const auto& route : routes_) {
             if (route.method == method && route.pattern == pattern) {
-                api::Request request;
+                http::Request request;
                 request.method = method;
                 request.body = std::move(body);
                 request.headers = std::move(headers);
                 request.path_parameters = {{"model", std::move(model)}};
-                auto done = [this, call](const std::exception_ptr& failure, api::Response response) {
+                auto done = [this, call](const std::exception_ptr& failure, http::Response response) {
                     call->failure = failure;
                     call->response = std::move(response);
                     finished_.push_back(call.get());
@@ -79,7 +79,7 @@ class TeacherServiceTest : public testing::Test {
         while (!call->response && io_.run_one() != 0) {
         }
     }
-    api::Response get(const std::string& pattern, std::string model = "teacher") {
+    http::Response get(const std::string& pattern, std::string model = "teacher") {
         const auto call = start("GET", pattern, {}, std::move(model));
         run_until(call);
         return std::move(*call->response);
@@ -166,7 +166,7 @@ TEST_F(TeacherServiceTest, AnswersBothProtocols) {
 
 TEST_F(TeacherServiceTest, GivesTheHeadAwayWholeOrInPieces) {
     make();
-    const auto ask = [this](api::Headers headers, const std::string& model = "teacher") {
+    const auto ask = [this](http::Headers headers, const std::string& model = "teacher") {
         const auto call = start("GET", "/v2/models/{model}/head", {}, model, std::move(headers));
         run_until(call);
         return std::move(*call->response);
@@ -176,7 +176,7 @@ TEST_F(TeacherServiceTest, GivesTheHeadAwayWholeOrInPieces) {
     EXPECT_EQ(ask({}).status, 404U) << "there is none";
     scorer_.offer_head();
     EXPECT_EQ(ask({}, "other").status, 404U);
-    const api::Response whole = ask({});
+    const http::Response whole = ask({});
     EXPECT_EQ(whole.status, 200U);
     EXPECT_EQ(whole.body, "header--abcdefgh");
     EXPECT_THAT(whole.headers, testing::Contains(testing::Pair("ETag", "\"5a5a\"")));
@@ -191,7 +191,7 @@ TEST_F(TeacherServiceTest, GivesTheHeadAwayWholeOrInPieces) {
                             Case{"bytes=12-99", "efgh", "bytes 12-15/16"},
                             Case{"bytes=8-18446744073709551615", "abcdefgh", "bytes 8-15/16"},
                             Case{"bytes=14-", "gh", "bytes 14-15/16"}}) {
-        const api::Response piece = ask({{"Range", one.range}});
+        const http::Response piece = ask({{"Range", one.range}});
         EXPECT_EQ(piece.status, 206U) << one.range;
         EXPECT_EQ(piece.body, one.body) << one.range;
         EXPECT_THAT(piece.headers, testing::Contains(testing::Pair("Content-Range", one.content_range)));

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/jobs/sqlite_job_store.hpp"
+#include "server/jobs/store/sqlite_job_store.hpp"
 #include "server/support/sqlite.hpp"
 #include "tests/support/temporary_folder.hpp"
 

@@ -1,4 +1,4 @@
-#include "server/worker/arithmetic.hpp"
+#include "server/worker/machine/arithmetic.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TeacherSpec in_the_process(TeacherPlacement placement) {
 JobSpec spec_with(TeacherSpec teacher) {
     JobSpec spec;
     spec.student.device = "cuda";
-    spec.teacher = std::move(teacher);
+    spec.teachers[""] = std::move(teacher);
     return spec;
 }
 
@@ -52,28 +52,28 @@ TEST(Arithmetic, ATeacherComputesWhereItIsPlaced) {
         EXPECT_THAT(open_arithmetics(spec), UnorderedElementsAre("/student/dtype", "/teacher/dtype"));
         ASSERT_TRUE(settle(spec, with_a_gpu));
         EXPECT_EQ(spec.student.dtype, Dtype::bf16);
-        EXPECT_EQ(spec.teacher->dtype, dtype) << static_cast<int>(placement);
+        EXPECT_EQ(spec.teacher()->dtype, dtype) << static_cast<int>(placement);
         EXPECT_THAT(open_arithmetics(spec), IsEmpty());
     }
     JobSpec beside = spec_with(in_the_process(TeacherPlacement::rank0));
     beside.student.device = "cpu";
     ASSERT_TRUE(settle(beside, with_a_gpu));
-    EXPECT_EQ(beside.teacher->dtype, Dtype::fp32) << "on the student's device";
+    EXPECT_EQ(beside.teacher()->dtype, Dtype::fp32) << "on the student's device";
 }
 
 TEST(Arithmetic, OfATeacherElsewhereNothingIsSettled) {
     JobSpec spec = spec_with({});
-    spec.teacher->endpoints = {"http://teacher:1"};
+    spec.teacher()->endpoints = {"http://teacher:1"};
     EXPECT_THAT(open_arithmetics(spec), ElementsAre("/student/dtype"));
     ASSERT_TRUE(settle(spec, with_a_gpu));
-    EXPECT_EQ(spec.teacher->dtype, Dtype::auto_select);
+    EXPECT_EQ(spec.teacher()->dtype, Dtype::auto_select);
 }
 
 TEST(Arithmetic, WhatIsSaidStays) {
     JobSpec spec = spec_with(in_the_process(TeacherPlacement::rank0));
-    spec.teacher->dtype = Dtype::fp32;
+    spec.teacher()->dtype = Dtype::fp32;
     ASSERT_TRUE(settle(spec, with_a_gpu));
-    EXPECT_EQ(spec.teacher->dtype, Dtype::fp32);
+    EXPECT_EQ(spec.teacher()->dtype, Dtype::fp32);
 }
 
 TEST(Arithmetic, ADeviceThatIsNotThereIsAnError) {
@@ -96,7 +96,7 @@ TEST(Arithmetic, ARunThatGoesOnElsewhereKeepsItAndSaysSo) {
     EXPECT_EQ(resumed.teachers["code"].dtype, Dtype::bf16);
     EXPECT_EQ(resumed.teachers["math"].dtype, Dtype::fp32);
     EXPECT_THAT(kept_arithmetics(resumed, open, without),
-                ElementsAre("teachers.code.dtype auto stays bf16, with which the run began; a new one would take fp32 "
+                ElementsAre("teachers.code.dtype auto stays bf16 as at the start of the run; a new run would use fp32 "
                             "here"));
     EXPECT_THAT(kept_arithmetics(resumed, open, with_a_gpu), IsEmpty()) << "as a new one would";
     EXPECT_THAT(kept_arithmetics(resumed, {}, without), IsEmpty()) << "the spec says it";

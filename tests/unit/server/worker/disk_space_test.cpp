@@ -1,4 +1,4 @@
-#include "server/worker/disk_space.hpp"
+#include "server/worker/machine/disk_space.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/worker/held_out_teacher.hpp"
+#include "server/worker/teacher/held_out_teacher.hpp"
 
 #include <gmock/gmock.h>
 
@@ -95,7 +95,7 @@ TEST_F(HeldOutTeacherTest, WhatIsOfOtherRowsOrOfAnotherTeacherIsAskedForAnew) {
     ASSERT_TRUE(ask(*make(), {0, 1}));
     wish_.info.fingerprint = "[[[4,-0.5]]]";
     ASSERT_TRUE(ask(*make(), {0, 1}));
-    EXPECT_THAT(said_, ElementsAre(HasSubstr("are asked for anew"), HasSubstr("once")));
+    EXPECT_THAT(said_, ElementsAre(HasSubstr("are requested again"), HasSubstr("once")));
     EXPECT_THAT(said_.front(), HasSubstr("another teacher"));
     EXPECT_EQ(teacher_.fetches, 2U);
     const test::NumberedRows more(7);

@@ -1,4 +1,4 @@
-#include "server/worker/memory_probe.hpp"
+#include "server/worker/machine/memory_probe.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

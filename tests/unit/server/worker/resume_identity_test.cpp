@@ -25,7 +25,7 @@ JobSpec spec_of_a_run() {
     spec.student.lora.emplace();
     spec.dataset.train = {"data.jsonl"};
     spec.dataset.sequence_length = 8;
-    spec.teacher.emplace().endpoints = {"http://teacher:1"};
+    spec.teachers[""].endpoints = {"http://teacher:1"};
     spec.training.max_steps = 10;
     spec.training.threads = 2;
     spec.output = "out";
@@ -44,7 +44,7 @@ TEST(ResumeIdentity, TheSameRunGoesOn) {
 
 TEST(ResumeIdentity, F2NoQueryOfAUrlIsWrittenDown) {
     JobSpec spec = spec_of_a_run();
-    spec.teacher->endpoints = {"http://teacher:1/v1?key=s3cret"};
+    spec.teacher()->endpoints = {"http://teacher:1/v1?key=s3cret"};
     spec.metrics.mlflow_url = "http://mlflow:2?token=s3cret";
     spec.metrics.otlp_url = "http://collector:3?token=s3cret";
     TeacherSpec other;
@@ -181,7 +181,7 @@ TEST(ResumeIdentity, ACheckpointMayBeOlderThanAField) {
 
 TEST(ResumeIdentity, ATeacherThatWasNotThereIsRefused) {
     JobSpec plain = spec_of_a_run();
-    plain.teacher.reset();
+    plain.teachers.erase("");
     JobSpec taught = spec_of_a_run();
     taught.training.kd_ratio = 0;
     EXPECT_THAT(check_run_identity(make_run_identity(plain, "hash"), taught, "hash").error().message,
@@ -228,25 +228,25 @@ TEST(ResumeIdentity, ASpecThatLeavesTheArithmeticOpenTakesTheCheckpoints) {
 
 TEST(ResumeIdentity, SoDoesATeacherInTheProcess) {
     JobSpec open = spec_of_a_run();
-    open.teacher->endpoints.clear();
-    open.teacher->model_dir = "teacher";
+    open.teacher()->endpoints.clear();
+    open.teacher()->model_dir = "teacher";
     const auto adopted = [](const JobSpec& then, JobSpec now) {
         adopt_decisions(make_run_identity(then, "hash"), now);
         EXPECT_TRUE(check_run_identity(make_run_identity(then, "hash"), now, "hash"));
-        return now.teacher->dtype;
+        return now.teacher()->dtype;
     };
     for (const Dtype began_with : {Dtype::fp32, Dtype::bf16}) {
         JobSpec then = open;
-        then.teacher->dtype = began_with;
+        then.teacher()->dtype = began_with;
         EXPECT_EQ(adopted(then, open), began_with);
     }
     EXPECT_EQ(adopted(open, open), Dtype::auto_select) << "a checkpoint of an earlier version does not say";
     EXPECT_EQ(adopted(spec_of_a_run(), open), Dtype::auto_select) << "it was asked over the wire then";
     JobSpec in_bf16 = open;
-    in_bf16.teacher->dtype = Dtype::bf16;
+    in_bf16.teacher()->dtype = Dtype::bf16;
     EXPECT_EQ(adopted(in_bf16, spec_of_a_run()), Dtype::auto_select) << "nor does an endpoint say now";
     JobSpec said = open;
-    said.teacher->dtype = Dtype::fp32;
+    said.teacher()->dtype = Dtype::fp32;
     EXPECT_EQ(adopted(in_bf16, said), Dtype::fp32) << "it was said";
 }
 
@@ -266,21 +266,27 @@ TEST(ResumeIdentity, AnotherTeacherIsRefusedWhereItIsCertain) {
     const std::string fox = "[[[1,-0.5],[2,-1.5]]]";
     const std::string hen = "[[[3,-0.5],[4,-1.5]]]";
     JobSpec spec = spec_of_a_run();
-    const auto told = [&spec](const Surroundings& then, const Surroundings& now) {
+    const auto told = [&spec](const RunEnvironment& then, const RunEnvironment& now) {
         return check_teacher(make_run_identity(spec, "hash", api::spec_table(), then), spec, now);
     };
-    EXPECT_EQ(told({"", fox}, {"", fox}).value(), "");
-    EXPECT_EQ(told({}, {"", fox}).value(), "") << "the checkpoint does not say";
-    EXPECT_EQ(told({"", fox}, {}).value(), "") << "nobody was asked";
-    const auto refused = told({"", fox}, {"", hen});
+    const auto with = [](const std::string& fingerprint, bool deterministic = true) {
+        RunEnvironment made;
+        made.teachers[""] = {fingerprint, deterministic};
+        return made;
+    };
+    EXPECT_EQ(told(with(fox), with(fox)).value(), "");
+    EXPECT_EQ(told({}, with(fox)).value(), "") << "the checkpoint does not say";
+    EXPECT_EQ(told(with(fox), {}).value(), "") << "nobody was asked";
+    EXPECT_EQ(told(with(fox), with("")).value(), "") << "it is not known who was asked";
+    const auto refused = told(with(fox), with(hen));
     ASSERT_FALSE(refused);
     EXPECT_THAT(refused.error().message, StartsWith("/teacher/endpoints: the teacher is not the one"));
-    EXPECT_THAT(told({"", fox, false}, {"", hen}).value(), StartsWith("/teacher/endpoints"));
-    EXPECT_THAT(told({"", fox}, {"", hen, false}).value(), StartsWith("/teacher/endpoints"));
+    EXPECT_THAT(told(with(fox, false), with(hen)).value(), StartsWith("/teacher/endpoints"));
+    EXPECT_THAT(told(with(fox), with(hen, false)).value(), StartsWith("/teacher/endpoints"));
     spec.overwrite = true;
-    EXPECT_THAT(told({"", fox}, {"", hen}).value(), StartsWith("/teacher/endpoints"));
-    spec.teacher->model_dir = "hen";
-    EXPECT_THAT(told({"", fox}, {"", hen}).value(), StartsWith("/teacher/model_dir: the teacher is not the one"));
+    EXPECT_THAT(told(with(fox), with(hen)).value(), StartsWith("/teacher/endpoints"));
+    spec.teacher()->model_dir = "hen";
+    EXPECT_THAT(told(with(fox), with(hen)).value(), StartsWith("/teacher/model_dir: the teacher is not the one"));
 }
 
 TEST(ResumeIdentity, TheProbedBatchSizeIsTakenOver) {
@@ -298,7 +304,7 @@ TEST(ResumeIdentity, TheAutomaticMicroBatchesMakeUpTheSameSteps) {
     JobSpec run = spec_of_a_run();
     run.training.batch_size = 4;
     run.training.micro_batches = 8;
-    Surroundings cut;
+    RunEnvironment cut;
     cut.planned_batch_size = 16;  // a worker was out of memory
     const std::string identity = make_run_identity(run, "hash", api::spec_table(), cut);
     JobSpec open = run;
@@ -329,7 +335,7 @@ TEST(ResumeIdentity, OtherRowsBecauseOfLongDocumentsAreSaidToBe) {
 
 TEST(ResumeIdentity, SaysWhetherStepsEndWithTheirEpoch) {
     const JobSpec spec = spec_of_a_run();
-    Surroundings ending;
+    RunEnvironment ending;
     ending.ends_epochs = true;
     EXPECT_TRUE(ended_epochs(make_run_identity(spec, "hash", api::spec_table(), ending)));
     EXPECT_FALSE(ended_epochs(make_run_identity(spec, "hash")));
@@ -341,36 +347,36 @@ TEST(ResumeIdentity, ARunKeepsWhatItsTeacherSends) {
     const auto adopted = [](const std::string& identity, JobSpec now) {
         adopt_decisions(identity, now);
         EXPECT_TRUE(check_run_identity(identity, now, "hash"));
-        return now.teacher->targets;
+        return now.teacher()->targets;
     };
     const auto old = make_run_identity(spec, "hash");  // as if it did not know the field
     EXPECT_EQ(adopted(old, spec), TargetsChoice::logits);
-    spec.teacher->top_k = 4;
+    spec.teacher()->top_k = 4;
     EXPECT_EQ(adopted(make_run_identity(spec, "hash"), spec), TargetsChoice::topk);
-    spec.teacher->top_k = 0;
+    spec.teacher()->top_k = 0;
     JobSpec hidden = spec;
-    hidden.teacher->targets = TargetsChoice::hidden;
+    hidden.teacher()->targets = TargetsChoice::hidden;
     EXPECT_EQ(adopted(make_run_identity(hidden, "hash"), spec), TargetsChoice::hidden);
     // Who names it must name the same.
     adopt_decisions(old, hidden);
-    EXPECT_EQ(hidden.teacher->targets, TargetsChoice::hidden);
+    EXPECT_EQ(hidden.teacher()->targets, TargetsChoice::hidden);
     EXPECT_THAT(check_run_identity(old, hidden, "hash").error().message,
                 StartsWith("/teacher/targets: is \"hidden\", but the checkpoint was made with \"logits\";"));
-    spec.teacher->targets = TargetsChoice::logits;
+    spec.teacher()->targets = TargetsChoice::logits;
     EXPECT_TRUE(check_run_identity(old, spec, "hash"));
 }
 
 TEST(ResumeIdentity, SaysWhetherRowsWereTakenByTheirLengths) {
-    Surroundings around;
-    EXPECT_FALSE(rows_were_by_length(make_run_identity(spec_of_a_run(), "hash", api::spec_table(), around)))
+    RunEnvironment environment;
+    EXPECT_FALSE(rows_were_by_length(make_run_identity(spec_of_a_run(), "hash", api::spec_table(), environment)))
         << "as checkpoints of earlier versions, which did not say";
-    around.rows_by_length = true;
-    EXPECT_TRUE(rows_were_by_length(make_run_identity(spec_of_a_run(), "hash", api::spec_table(), around)));
+    environment.rows_by_length = true;
+    EXPECT_TRUE(rows_were_by_length(make_run_identity(spec_of_a_run(), "hash", api::spec_table(), environment)));
     EXPECT_FALSE(rows_were_by_length("no JSON"));
 }
 
 /// Of a run that began with micro-batches of 8 rows, two to a step, and goes on with these.
-JobSpec cut_into(std::uint32_t batch_size, std::uint32_t micro_batches) {
+JobSpec split_into(std::uint32_t batch_size, std::uint32_t micro_batches) {
     JobSpec spec = spec_of_a_run();
     spec.training.batch_size = batch_size;
     spec.training.micro_batches = micro_batches;
@@ -378,41 +384,41 @@ JobSpec cut_into(std::uint32_t batch_size, std::uint32_t micro_batches) {
 }
 
 TEST(ResumeIdentity, StepsMayBeCutIntoSmallerMicroBatches) {
-    const auto began = make_run_identity(cut_into(8, 2), "hash");
+    const auto began = make_run_identity(split_into(8, 2), "hash");
     EXPECT_EQ(planned_batch_size(began), 8U);
-    for (const auto& smaller : {cut_into(4, 4), cut_into(2, 8), cut_into(1, 16)}) {
+    for (const auto& smaller : {split_into(4, 4), split_into(2, 8), split_into(1, 16)}) {
         EXPECT_TRUE(check_run_identity(began, smaller, "hash"));
         EXPECT_THAT(last_bits_warnings(began, smaller), ElementsAre(StartsWith("/training/batch_size: is ")));
     }
-    EXPECT_THAT(last_bits_warnings(began, cut_into(8, 2)), IsEmpty());
+    EXPECT_THAT(last_bits_warnings(began, split_into(8, 2)), IsEmpty());
     // A checkpoint of the smaller ones remembers what it began with, and a run may go back to that.
-    Surroundings around;
-    around.planned_batch_size = 8;
-    const auto halved = make_run_identity(cut_into(4, 4), "hash", api::spec_table(), around);
+    RunEnvironment environment;
+    environment.planned_batch_size = 8;
+    const auto halved = make_run_identity(split_into(4, 4), "hash", api::spec_table(), environment);
     EXPECT_EQ(planned_batch_size(halved), 8U);
-    EXPECT_TRUE(check_run_identity(halved, cut_into(8, 2), "hash"));
-    EXPECT_TRUE(check_run_identity(halved, cut_into(1, 16), "hash"));
+    EXPECT_TRUE(check_run_identity(halved, split_into(8, 2), "hash"));
+    EXPECT_TRUE(check_run_identity(halved, split_into(1, 16), "hash"));
     // One that never had a checkpoint of what its spec says goes on with that all the same.
-    EXPECT_TRUE(check_run_identity(began, cut_into(16, 1), "hash"));
-    EXPECT_THAT(last_bits_warnings(began, cut_into(16, 1)), ElementsAre(StartsWith("/training/batch_size: is 16")));
-    JobSpec open = cut_into(1, 2);
+    EXPECT_TRUE(check_run_identity(began, split_into(16, 1), "hash"));
+    EXPECT_THAT(last_bits_warnings(began, split_into(16, 1)), ElementsAre(StartsWith("/training/batch_size: is 16")));
+    JobSpec open = split_into(1, 2);
     open.training.batch_size_auto = true;
     adopt_decisions(halved, open);
     EXPECT_TRUE(check_run_identity(halved, open, "hash")) << "auto is what the run began with";
 }
 
 TEST(ResumeIdentity, OtherStepsAreRefused) {
-    const auto began = make_run_identity(cut_into(8, 2), "hash");
-    for (const auto& [other, field] :
-         {std::pair(cut_into(4, 2), "/training/batch_size: is 4"), std::pair(cut_into(8, 4), "/training/micro_batches"),
-          std::pair(cut_into(4, 8), "/training/batch_size")}) {
+    const auto began = make_run_identity(split_into(8, 2), "hash");
+    for (const auto& [other, field] : {std::pair(split_into(4, 2), "/training/batch_size: is 4"),
+                                       std::pair(split_into(8, 4), "/training/micro_batches"),
+                                       std::pair(split_into(4, 8), "/training/batch_size")}) {
         const auto same = check_run_identity(began, other, "hash");
         ASSERT_FALSE(same) << other.training.batch_size << " x " << other.training.micro_batches;
         EXPECT_THAT(same.error().message, StartsWith(field));
     }
-    const auto odd = make_run_identity(cut_into(12, 2), "hash");
-    EXPECT_TRUE(check_run_identity(odd, cut_into(3, 8), "hash"));
-    EXPECT_FALSE(check_run_identity(odd, cut_into(4, 6), "hash")) << "nothing cuts into three";
+    const auto odd = make_run_identity(split_into(12, 2), "hash");
+    EXPECT_TRUE(check_run_identity(odd, split_into(3, 8), "hash"));
+    EXPECT_FALSE(check_run_identity(odd, split_into(4, 6), "hash")) << "nothing cuts into three";
 }
 
 }  // namespace

@@ -50,8 +50,9 @@ TEST(ResumeSeveralTeachers, NeitherMayTheirNames) {
     spec.teachers.insert(std::move(node));
     EXPECT_THAT(refusal(spec), StartsWith("/teachers: the checkpoint was made with others"));
     spec = spec_of_a_run();
-    spec.teacher = spec.teachers["math"];
-    spec.teachers.clear();
+    spec.teachers[""] = spec.teachers["math"];
+    spec.teachers.erase("math");
+    spec.teachers.erase("code");
     EXPECT_THAT(refusal(spec), HasSubstr("teacher")) << "one for all is another run";
 }
 
@@ -70,7 +71,7 @@ TEST(ResumeSeveralTeachers, WhatEachSendsIsKept) {
 
 TEST(ResumeSeveralTeachers, AnotherModelUnderANameIsRefused) {
     const auto around = [](const char* of_code, const char* of_math) {
-        Surroundings made;
+        RunEnvironment made;
         made.teachers = {{"code", {of_code, true}}, {"math", {of_math, true}}};
         return made;
     };

@@ -13,10 +13,10 @@ using ::testing::HasSubstr;
 TEST(StorePlan, TheSpecNamesTheFormatsThatThereAre) {
     std::vector<std::string> formats{"auto"};
     std::vector<std::string> values;
-    for (const auto& name : kStoreFormatNames) {
+    for (const auto& name : kEnumNames<StoreFormat>) {
         formats.emplace_back(name.text);
     }
-    for (const auto& name : kStoreValuesNames) {
+    for (const auto& name : kEnumNames<StoreValues>) {
         values.emplace_back(name.text);
     }
     EXPECT_THAT(kStoreFormatChoices, ElementsAreArray(formats));

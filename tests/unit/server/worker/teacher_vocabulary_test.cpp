@@ -1,4 +1,4 @@
-#include "server/worker/teacher_vocabulary.hpp"
+#include "server/worker/teacher/teacher_vocabulary.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST_F(TeacherVocabulary, WhatCannotBeComparedIsSaidWithTheReason) {
     EXPECT_EQ(tokenizer_refusal(tokenizer("a"), {}), "");
     EXPECT_EQ(tokenizer_refusal(tokenizer("", 0), tokenizer("a")), "");
     EXPECT_THAT(said_, ElementsAre("tokenizers are not compared: the data has ids, and the student has no tokenizer",
-                                   "tokenizers are not compared: the teacher tells nothing of its own",
+                                   "tokenizers are not compared: the teacher does not report its own",
                                    "tokenizers are not compared: the one of /models/student cannot be read here"));
 }
 
@@ -88,7 +88,7 @@ TEST_F(TeacherVocabulary, FewerIdsMustBeAllThatTheTokenizerHas) {
     EXPECT_THAT(
         size_refusal(512, 1024, tokenizer("a", 600)),
         AllOf(HasSubstr("the tokenizer /models/student has ids up to 599"), HasSubstr("the teacher knows 512")));
-    EXPECT_THAT(size_refusal(512, 1024, {}), HasSubstr("no tokenizer tells which of them are in use"));
+    EXPECT_THAT(size_refusal(512, 1024, {}), HasSubstr("no tokenizer says which of them are in use"));
 }
 
 }  // namespace

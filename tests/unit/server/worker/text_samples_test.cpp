@@ -68,7 +68,7 @@ TEST(TextSamples, NoneAreWantedWithoutPrompts) {
 
 TEST(TextSamples, RefusesWhatCannotBeRead) {
     EXPECT_THAT(make_text_samples(spec_with({"a"}), nullptr, "there is none", 257).error().message,
-                HasSubstr("/eval/sample_prompts: there is no tokenizer to read them by: there is none"));
+                HasSubstr("/eval/sample_prompts: there is no tokenizer to read them with: there is none"));
     const std::shared_ptr<const Tokenizer> bytes = make_byte_tokenizer();
     EXPECT_THAT(make_text_samples(spec_with({"a", "z"}), bytes, "", 100).error().message,
                 HasSubstr("/eval/sample_prompts/1: has token 122, outside the student's vocabulary of 100"));

@@ -1,4 +1,4 @@
-#include "server/worker/usage_meter.hpp"
+#include "server/worker/machine/usage_meter.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/worker/disk_space.hpp"
+#include "server/worker/machine/disk_space.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld {

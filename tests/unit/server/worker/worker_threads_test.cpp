@@ -1,4 +1,4 @@
-#include "server/worker/worker_threads.hpp"
+#include "server/worker/machine/worker_threads.hpp"
 
 #include <gtest/gtest.h>
 

@@ -209,7 +209,7 @@ TEST(MadeUpProtocol, RowsThatAreMissingMustCarryNoLoss) {
     const auto refused = teacher.loop.fetch(*teacher.source, 0, batch, 20s);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().kind, FailureKind::bad_response);
-    EXPECT_NE(refused.error().message.find("sequence 2, position 2: the teacher gave no row"), std::string::npos)
+    EXPECT_NE(refused.error().message.find("sequence 2, position 2: the teacher sent no row"), std::string::npos)
         << refused.error().message;
 }
 

@@ -99,8 +99,8 @@ TEST(Trl, RefusesRowsThatCannotBeTrusted) {
         return answer_of(parts);
     };
     const std::vector<test::RefusedAnswer> cases{
-        {R"({"logprobs":[[[-1,-2]]],"logprob_token_ids":[[[1,2]]]})", "passed over"},
-        {"{}", "passed over"},
+        {R"({"logprobs":[[[-1,-2]]],"logprob_token_ids":[[[1,2]]]})", "ignored"},
+        {"{}", "ignored"},
         {"[]", "not a JSON object"},
         {"", "JSON"},
         {changed([](Parts& parts) { parts.shape = "2,2,2"; }), "not of the 1 sequences"},
@@ -110,7 +110,7 @@ TEST(Trl, RefusesRowsThatCannotBeTrusted) {
         {changed([](Parts& parts) { parts.shape = "1,9223372036854775808,2"; }), "'shape' says"},
         {changed([](Parts& parts) { parts.shape = "1,2"; }), "not of the 1 sequences"},
         // Rows shifted by one.
-        {changed([](Parts& parts) { parts.own = {9, 10}; }), "speaks of token 9"},
+        {changed([](Parts& parts) { parts.own = {9, 10}; }), "names token 9"},
         {changed([](Parts& parts) { parts.values[1] = -std::numeric_limits<float>::infinity(); }), "1 log-prob"},
         {changed([](Parts& parts) { parts.own.pop_back(); }), "'shape' says"},
     };

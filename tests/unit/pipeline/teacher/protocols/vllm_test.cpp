@@ -214,7 +214,9 @@ TEST(Vllm, ACheaperRouteIsPointedOut) {
         ASSERT_EQ(info.notes.size(), 1U);
         EXPECT_EQ(info.notes.front().find("vllm serve --enable-scale-out") == std::string::npos, there)
             << info.notes.front();
-        EXPECT_NE(info.notes.front().find("/teacher/protocol auto takes"), std::string::npos);
+        EXPECT_NE(info.notes.front().find(there ? "/teacher/protocol auto uses it"
+                                                : "/teacher/protocol auto then uses that route"),
+                  std::string::npos);
     }
     ScriptedHttpServer server(vllm());
     Loop loop;
@@ -337,7 +339,7 @@ TEST(Vllm, RefusesRowsThatCannotBeTrusted) {
     const std::string nine = entry(9, 2);
     const std::vector<test::RefusedAnswer> cases{
         // A server that does not know the field answers as if it had not been there.
-        {read_fixture("sglang-prompt_logprobs-ignored.json"), "passed over"},
+        {read_fixture("sglang-prompt_logprobs-ignored.json"), "ignored"},
         {read_fixture("sglang-generate-k5.json"), "'choices' is not an array"},
         {answer("null"), "is not an array"},
         {answer("[null," + eight + "]"), "2 entries"},
@@ -363,7 +365,7 @@ TEST(Vllm, RefusesRowsThatCannotBeTrusted) {
     // Raw logits under the name of log-probabilities.
     const std::string raw = refused(TeacherProtocol::vllm, read_fixture("vllm-completions-rawlogits.json"),
                                     batch_of_prompts(recorded_prompts(1)), 5);
-    EXPECT_NE(raw.find("no log-probability"), std::string::npos) << raw;
+    EXPECT_NE(raw.find("not a log-probability"), std::string::npos) << raw;
 }
 
 TEST(Vllm, ATruncatedAnswerIsNeverTaken) {

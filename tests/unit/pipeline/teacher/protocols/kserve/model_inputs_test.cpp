@@ -3,7 +3,7 @@
 #include "pipeline/teacher/protocols/kserve/adapter.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_codec.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
-#include "pipeline/teacher/protocols/kserve/model_config.hpp"
+#include "pipeline/teacher/protocols/kserve/output_choice.hpp"
 #include "tests/unit/pipeline/teacher/teacher_fixture.hpp"
 
 // What a model wants of a request beyond token ids, and how much it takes in one.

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/enum_names.hpp"
+#include "pipeline/core/spec_sections.hpp"
+
+namespace distilld {
+
+/// What a job does: train a student, or write the teacher's answers for a dataset into a store.
+enum class JobKind { train, generate };
+BOOST_DESCRIBE_ENUM(JobKind, train, generate)
+
+/// Limit of files and patterns per dataset.
+inline constexpr std::size_t kMaxDatasetFiles = 4096;
+/// Limit of teachers per job.
+inline constexpr std::size_t kMaxTeachers = 16;
+
+inline constexpr std::array kStoreFormatChoices{"auto", "full", "topk", "packed", "topp", "sampled"};
+inline constexpr std::array kStoreValuesChoices{"f16", "f32", "u8"};
+
+struct EvalSpec {
+    std::uint64_t max_rows = 0;               ///< rows of the held-out set to evaluate, from the first; 0 = all
+    bool ask_teacher = true;                  ///< ask the teacher about the held-out rows, for KL and agreement
+    std::vector<std::string> sample_prompts;  ///< prompts that the student continues at each evaluation
+    std::uint32_t sample_tokens = 32;         ///< tokens per continuation
+    double sample_temperature = 0.0;          ///< 0 = the most likely token
+};
+
+/// Other places for the metrics of a run; empty = none.
+struct MetricsSpec {
+    std::string tensorboard_dir;  ///< folder of TensorBoard event files
+    std::string jsonl_file;       ///< one JSON object per line
+    std::string mlflow_url;       ///< URL of an MLflow tracking server
+    std::string otlp_url;         ///< URL of an OpenTelemetry collector; empty = as the environment says
+};
+
+struct JobSpec {
+    std::string name = "job";
+    JobKind kind = JobKind::train;
+    StudentSpec student;
+    /// By name: those of /teachers (each row of the data names one), or that of /teacher with an empty name.
+    std::map<std::string, TeacherSpec> teachers;
+    DatasetSpec dataset;
+    TrainingSpec training;
+    EvalSpec eval;
+    CheckpointSpec checkpoint;
+    MetricsSpec metrics;
+    std::string output;      ///< for a generate job, the store
+    bool resume = true;      ///< continue from the newest checkpoint of the same run, if there is one
+    bool overwrite = false;  ///< allows replacing checkpoints and a model of another run
+
+    /// Without a teacher the job is plain training on the data.
+    [[nodiscard]] bool has_teacher() const noexcept { return !teachers.empty(); }
+    /// The teacher of /teacher; null if there is none, or if the spec uses /teachers.
+    [[nodiscard]] const TeacherSpec* teacher() const { return teachers.contains("") ? &teachers.at("") : nullptr; }
+    [[nodiscard]] TeacherSpec* teacher() { return teachers.contains("") ? &teachers.at("") : nullptr; }
+    /// Whether the spec uses /teachers: each row of the data names its own.
+    [[nodiscard]] bool names_teachers() const { return has_teacher() && !teachers.rbegin()->first.empty(); }
+};
+
+}  // namespace distilld

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "api/spec_fields.hpp"
+
+namespace distilld::api {
+
+/// The rows below /student and below /teacher, in the order of the documentation: parts of spec_table().
+[[nodiscard]] std::vector<SpecField> student_fields();
+[[nodiscard]] std::vector<SpecField> teacher_fields();
+
+/// The form of the names in /teachers.
+inline constexpr TextForm kTeacherNameForm{
+    .pattern = "[A-Za-z0-9_-]{1,64}",
+    .values = "1–64 letters, digits, `_` and `-`",
+    .complaint = "must be 1 to 64 letters, digits, _ and -",
+};
+[[nodiscard]] bool is_teacher_name(std::string_view text);
+
+}  // namespace distilld::api

@@ -1,0 +1,197 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/enum_names.hpp"
+#include "pipeline/core/targets_choice.hpp"
+#include "pipeline/core/teacher_protocol.hpp"
+
+namespace distilld {
+
+/// The sections of a job spec that the pipeline and the models read; api/job_spec.hpp has the whole spec. Members have
+/// the names of the JSON fields, and their default values are the fields' defaults. api/spec_fields.cpp has ranges and
+/// meanings, and says whether weights depend on a field.
+
+enum class Dtype { auto_select, fp32, bf16 };
+enum class StudentInit { pretrained, random };
+BOOST_DESCRIBE_ENUM(StudentInit, pretrained, random)
+
+enum class LrScheduler { constant, linear, cosine };
+BOOST_DESCRIBE_ENUM(LrScheduler, constant, linear, cosine)
+
+/// Whether rows hold several documents.
+enum class Packing {
+    off,        ///< one document per row
+    joined,     ///< documents end to end, split into full rows; a position sees everything before it in its row
+    documents,  ///< whole documents side by side, kept apart in attention and positions
+};
+BOOST_DESCRIBE_ENUM(Packing, off, joined, documents)
+
+/// What happens to a document longer than a row, if rows hold whole documents.
+enum class Overflow {
+    automatic,  ///< split with Packing::documents, truncate with Packing::off
+    split,      ///< it is split into rows, each read on its own
+    truncate,   ///< the tokens after the first sequence_length are dropped
+    error,      ///< the job is refused with the document's name
+};
+
+enum class OptimizerKind { adamw, adamw_8bit, sgd };
+BOOST_DESCRIBE_ENUM(OptimizerKind, adamw, adamw_8bit, sgd)
+
+enum class Quantization { none, ternary };
+BOOST_DESCRIBE_ENUM(Quantization, none, ternary)
+
+/// The order in which an epoch visits the rows: random, random within consecutive blocks, or as in the files.
+enum class Shuffle { full, blocks, off };
+BOOST_DESCRIBE_ENUM(Shuffle, full, blocks, off)
+
+/// How a job uses a store in addition to a teacher.
+enum class TeacherCache { off, read, write, readwrite };
+BOOST_DESCRIBE_ENUM(TeacherCache, off, read, write, readwrite)
+
+/// Where a teacher in the process keeps its weights and computes.
+enum class TeacherPlacement {
+    rank0,     ///< on the student's device
+    cpu,       ///< on the CPU
+    balanced,  ///< layers distributed over all CUDA devices; without one, on the CPU
+    shared,    ///< on the CPU, in mapped files that all processes of a machine share
+};
+BOOST_DESCRIBE_ENUM(TeacherPlacement, rank0, cpu, balanced, shared)
+
+inline constexpr std::array kDtypeNames{EnumName<Dtype>{"auto", Dtype::auto_select},
+                                        EnumName<Dtype>{"fp32", Dtype::fp32}, EnumName<Dtype>{"bf16", Dtype::bf16}};
+
+[[nodiscard]] constexpr const char* to_string(Dtype value) noexcept {
+    return name_of(kDtypeNames, value);
+}
+
+inline constexpr std::array kOverflowNames{EnumName<Overflow>{"split", Overflow::split},
+                                           EnumName<Overflow>{"truncate", Overflow::truncate},
+                                           EnumName<Overflow>{"error", Overflow::error}};
+
+/// Low-rank adapters (arXiv 2106.09685) on a frozen base, as in PEFT.
+struct LoraSpec {
+    std::uint32_t r = 8;
+    double alpha = 16.0;
+    double dropout = 0.0;
+    std::vector<std::string> target_modules;  ///< last parts of module names ("q_proj"); empty: all linear ones but the
+                                              ///< head
+    bool merge = false;                       ///< also export the merged model, to merged/
+};
+
+struct StudentSpec {
+    std::string model;  ///< Hugging Face folder; may be empty for init random with a config
+    StudentInit init = StudentInit::pretrained;
+    std::optional<std::string> config_json;  ///< Llama config.json fields as a JSON object; overrides the folder's
+    Dtype dtype = Dtype::auto_select;
+    std::string tokenizer;        ///< folder whose tokenizer reads the text; empty = model's, or bytes
+    std::string device = "auto";  ///< "cpu", "cuda", "cuda:n", or "auto": CUDA if available
+    std::optional<LoraSpec> lora;
+    Quantization quantization = Quantization::none;
+    std::vector<std::string> quantize_modules;  ///< last parts of module names; empty: all linear ones but the head
+};
+
+/// `"auto"`: the smallest number that hides the teacher, below `limit`. Otherwise a fixed number.
+struct ConcurrencySpec {
+    bool automatic = false;
+    std::uint32_t limit = 8;
+};
+
+struct TeacherSpec {
+    std::vector<std::string> endpoints;  ///< URLs; none: model_dir, or a complete store
+    std::string model_dir;               ///< Hugging Face folder of a teacher in the process; empty = none
+    TeacherPlacement placement = TeacherPlacement::rank0;  ///< of model_dir
+    Dtype dtype = Dtype::auto_select;                      ///< of model_dir's arithmetic
+    std::uint32_t threads = 0;                             ///< of model_dir on a CPU; 0 = half the cores, at least one
+    TeacherProtocol protocol = kDefaultTeacherProtocol;
+    std::string model = "teacher";
+    ConcurrencySpec max_concurrent;
+    std::uint32_t window = 0;  ///< micro-batches issued and not yet consumed; 0 = automatic
+    std::uint64_t window_bytes = 1ULL << 30;
+    double timeout_secs = 60.0;                  ///< per request
+    double patience_secs = 1800.0;               ///< timeout of an outage of all endpoints
+    std::optional<double> startup_timeout_secs;  ///< timeout for the first endpoint to be up; default: patience_secs
+    double max_retry_after_secs = 300.0;         ///< limit of an obeyed Retry-After
+    std::uint32_t top_k = 0;                     ///< 0 = all tokens
+    TargetsChoice targets = TargetsChoice::automatic;
+    std::string api_key_env;             ///< name of the environment variable that holds the key; empty = none
+    std::string api_key_file;            ///< file that holds the key, below the operator's folder of keys; empty = none
+    std::string ca_file;                 ///< PEM file trusted in addition to the system's; empty = none
+    std::uint32_t max_retries = 8;       ///< further attempts of one micro-batch after faulty answers
+    bool require_same_tokenizer = true;  ///< a teacher with a different tokenizer is refused
+    bool hedge = true;                   ///< a second request for answers slower than the 95th percentile
+    std::string store;                   ///< folder of stored answers; empty = none
+    TeacherCache cache = TeacherCache::readwrite;  ///< of a store used with endpoints or model_dir
+    // Of a new store: names of kStoreFormatChoices and kStoreValuesChoices, as in pipeline/store.
+    std::string store_format = "auto";  ///< "auto": topk, or full for full logits
+    std::string store_values = "f16";
+    double store_p = 0.95;             ///< topp: the mass to keep
+    std::uint32_t store_samples = 64;  ///< sampled: draws per position
+};
+
+/// With several teachers, the teacher of rows without a name.
+inline constexpr std::string_view kDefaultTeacher = "default";
+
+/// Whether there is a teacher in addition to a store.
+[[nodiscard]] inline bool can_be_asked(const TeacherSpec& teacher) {
+    return !teacher.endpoints.empty() || !teacher.model_dir.empty();
+}
+
+struct DatasetSpec {
+    std::vector<std::string> train;     ///< JSONL files, plain or compressed, or glob patterns
+    std::vector<std::string> eval;      ///< likewise; empty = none
+    std::uint32_t sequence_length = 0;  ///< T: input positions per row
+    std::uint64_t eval_rows = 0;        ///< rows of eval to evaluate, from the first; 0 = all
+    Packing packing = Packing::joined;
+    Overflow overflow = Overflow::automatic;
+    bool cache = true;                 ///< tokens are kept next to the output and mapped at the next start
+    bool completion_only_loss = true;  ///< of {"prompt", "completion"} and messages: no loss on the prompt
+    Shuffle shuffle = Shuffle::full;
+    std::uint64_t shuffle_block_rows = 4096;  ///< of Shuffle::blocks
+};
+
+struct TrainingSpec {
+    bool parallel = true;
+    bool overlap_optimizer = true;    ///< lazy, layer by layer; same bits as serial
+    bool batch_size_auto = false;     ///< batch_size was "auto": probe the memory before step 0
+    std::uint32_t batch_size = 1;     ///< B: sequences per micro-batch
+    std::uint32_t micro_batches = 1;  ///< M: micro-batches per optimizer step
+    bool micro_batches_auto = false;  ///< micro_batches was "auto": chosen from the size of the data before step 0
+    std::optional<std::uint64_t> max_steps;
+    std::optional<double> epochs;
+    double learning_rate = 1e-4;
+    LrScheduler lr_scheduler_type = LrScheduler::linear;
+    std::uint64_t warmup_steps = 0;
+    double warmup_ratio = 0.0;  ///< share of all steps; used if warmup_steps is 0, as in transformers
+    double weight_decay = 0.0;
+    double max_grad_norm = 1.0;  ///< 0 = no clipping
+    double adam_beta1 = 0.9;
+    double adam_beta2 = 0.999;
+    double adam_epsilon = 1e-8;
+    OptimizerKind optimizer = OptimizerKind::adamw;
+    double sgd_momentum = 0.0;
+    bool gradient_checkpointing = false;  ///< keep only each block's input, and recompute the block in backward
+    double temperature = 1.0;
+    double kd_ratio = 1.0;                   ///< loss = (1 − kd_ratio)·CE + kd_ratio·T²·D, D by beta
+    double beta = 0.0;                       ///< TRL's: 0 = forward KL, 1 = reverse KL, between: JSD
+    std::uint64_t max_nonfinite_steps = 10;  ///< in a row, after which the job fails
+    std::uint64_t seed = 42;
+    std::uint32_t threads = 0;         ///< 0 = all cores
+    std::uint32_t decode_threads = 0;  ///< 0 = half the cores, at least one
+    std::uint64_t logging_steps = 1;
+    std::uint64_t eval_steps = 0;  ///< 0 = at the end only
+};
+
+struct CheckpointSpec {
+    std::uint64_t every_steps = 0;  ///< 0 = not by steps
+    double every_secs = 600;        ///< of training; 0 = not by time. Always written when interrupted and at the end
+    std::uint32_t keep = 2;
+    std::string dir;  ///< folder of the checkpoints; empty = <output>/checkpoints
+};
+
+}  // namespace distilld

@@ -1,0 +1,291 @@
+#include "server/jobs/job_manager_core.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <exception>
+#include <utility>
+#include <variant>
+
+#include "api/job_spec_json.hpp"
+#include "pipeline/async/failure_message.hpp"
+#include "server/jobs/checks/spec_claims.hpp"
+#include "server/jobs/store/event_records.hpp"
+#include "server/security/path_rule.hpp"
+#include "server/support/log.hpp"
+
+namespace distilld {
+namespace {
+
+namespace asio = boost::asio;
+using std::chrono::steady_clock;
+
+constexpr const char* kComponent = "jobs";
+
+/// The claims of a job: those of its resolved spec or, if that is not valid, at least its output.
+PathClaims claims_of_job(const api::Job& job, const std::shared_ptr<const JobSpec>& spec) {
+    PathClaims claims;
+    claims.owner = job.owner_id;
+    if (spec) {
+        claims.paths = claims_of(*spec);
+    } else if (!job.output.empty()) {
+        claims.paths.push_back(
+            {resolved_path(job.output).value_or(job.output).string(), api::PathUse::writes, "/output"});
+    }
+    return claims;
+}
+
+/// Makes the table's form of an unfinished job from the store, when the service starts.
+RestoredJob restored_job(const StoredJob& stored) {
+    const auto& job = stored.job;
+    RestoredJob restored{job.id, claims_of_job(job, stored.spec)};
+    restored.begun = !job.started_at.empty();
+    const bool pausing = job.state == api::JobState::pausing;
+    restored.running = pausing || job.state == api::JobState::running;
+    const bool resumed = pausing && job.status_reason && job.status_reason->code == kResumedByUser;
+    restored.paused = job.state == api::JobState::paused || (pausing && !resumed);
+    restored.cancel_requested = job.cancel_requested;
+    restored.resume = stored.resume;
+    restored.place = {job.priority, stored.number};
+    return restored;
+}
+
+}  // namespace
+
+JobManager::JobManager(JobManagerOptions options, std::unique_ptr<JobStore> store, WorkerFactory make_worker,
+                       std::shared_ptr<JobMetrics> metrics)
+    : core_(std::make_unique<Core>(std::move(options), std::move(store), std::move(make_worker), std::move(metrics))) {}
+
+JobManager::~JobManager() = default;
+
+asio::awaitable<void> JobManager::start() {
+    return core_->on_thread([core = core_.get()] { core->start(); });
+}
+
+asio::awaitable<void> JobManager::stop() {
+    co_await asio::co_spawn(core_->io, core_->stop(), asio::use_awaitable);
+}
+
+asio::awaitable<void> JobManager::answer() {
+    return core_->on_thread([] {});
+}
+
+asio::awaitable<bool> JobManager::ready() {
+    return core_->on_thread([core = core_.get()] { return core->is_ready(); });
+}
+
+std::optional<api::StatusReason> JobManager::store_trouble() const {
+    return core_->journal.live_jobs().trouble();
+}
+
+JobManager::Core::Core(JobManagerOptions options_in, std::unique_ptr<JobStore> store, WorkerFactory make_worker,
+                       std::shared_ptr<JobMetrics> metrics_in)
+    : options(std::move(options_in)),
+      journal(std::move(store), options.metrics_kept, [this](const std::string& id) { waiters.wake(id); }),
+      metrics(std::move(metrics_in)),
+      reader(journal.open_reader()),
+      history_reader(journal.open_reader()),
+      table({options.slots, options.cancel_grace, options.restarts, options.stop_limit, options.max_queued}),
+      work(asio::make_work_guard(io)),
+      waiters(io.get_executor()),
+      running(io.get_executor(), disk.get_executor(), std::move(make_worker), options, journal, *metrics,
+              {[this](const WorkerEvent& event) {
+                   if (std::holds_alternative<WaitingEvent>(event) || std::holds_alternative<StartedEvent>(event)) {
+                       show_counts();
+                   }
+                   retry_later();
+               },
+               [this](const std::string& id, const WorkerOutcome& outcome) {
+                   table.on_ended(id, outcome, steady_clock::now());
+                   pump();
+               }}),
+      retry(io),
+      wakeup(io),
+      thread([this] { run_thread(); }) {}
+
+JobManager::Core::~Core() {
+    asio::post(io, [this] {
+        running.kill_all();
+        io.stop();
+    });
+    thread.join();
+    running.clear();
+}
+
+void JobManager::Core::run_thread() {
+    while (true) {
+        try {
+            io.run();
+            return;
+        } catch (...) {
+            log::error(kComponent, "unexpected: " + failure_message(std::current_exception()));
+        }
+    }
+}
+
+void JobManager::Core::start() {
+    journal.ended([this](const api::Job& job) {
+        table.restore_ended(job.id, claims_of_job(job, stored_spec(job.resolved_spec_json)));
+    });
+    for (const auto& stored : journal.restore()) {
+        table.restore(restored_job(stored));
+    }
+    table.start();
+    ready = true;
+    show_counts();
+    pump();
+}
+
+asio::awaitable<void> JobManager::Core::stop() {
+    ready = false;
+    table.stop(steady_clock::now());
+    pump();
+    co_await running.join();
+}
+
+bool JobManager::Core::is_ready() {
+    try {
+        if (ready) {
+            written([this] { journal.check_writable(); });
+        }
+    } catch (const ErrorException&) {
+        // store_trouble() says why.
+    }
+    return ready;
+}
+
+void JobManager::Core::pump() {
+    if (pumping) {
+        return;  // the loop below, further up the stack, asks again
+    }
+    {
+        pumping = true;
+        const auto over = [this](const void*) { pumping = false; };
+        const std::unique_ptr<const void, decltype(over)> guard(this, over);
+        const auto poll = [this] {
+            auto actions = table.poll(steady_clock::now());
+            journal.live_jobs().change_queue(table.take_queue_changes());
+            return actions;
+        };
+        for (auto actions = poll(); !actions.empty(); actions = poll()) {
+            for (const auto& action : actions) {
+                std::visit([this](const auto& it) { on(it); }, action);
+            }
+        }
+    }
+    wakeup.cancel();
+    if (const auto next = table.next_wakeup()) {
+        wakeup.expires_at(*next);
+        wakeup.async_wait([this](const boost::system::error_code& ec) {
+            if (!ec) {
+                pump();
+            }
+        });
+    }
+}
+
+void JobManager::Core::append(const std::string& id, api::JobEvent event) {
+    journal.append(id, std::move(event));
+    retry_later();
+}
+
+void JobManager::Core::show_counts() {
+    try {
+        metrics->update([this](ServiceCounts& counts) {
+            counts.store = {!journal.needs_retry(), journal.unsaved_events()};
+            counts.waiting = journal.waiting();
+        });
+        const auto jobs = journal.counts();
+        metrics->update([&jobs](ServiceCounts& counts) { counts.jobs = {jobs.begin(), jobs.end()}; });
+    } catch (const ErrorException& error) {
+        log::error(kComponent, error.what());
+    }
+}
+
+void JobManager::Core::retry_later() {
+    if (!journal.needs_retry() || std::exchange(retrying, true)) {
+        return;
+    }
+    retry.expires_after(options.store_retry);
+    retry.async_wait([this](const boost::system::error_code& ec) {
+        retrying = false;
+        if (ec) {
+            return;
+        }
+        journal.retry();
+        show_counts();
+        retry_later();
+    });
+}
+
+/// If the worker cannot be started, tells the table that it has ended.
+void JobManager::Core::on(const StartWorkerAction& action) {
+    auto outcome = kept_from_its_places(action.id);
+    if (!outcome) {
+        outcome = running.start(action.id, action.resume, action.split);
+    }
+    if (outcome) {
+        table.on_ended(action.id, *outcome, steady_clock::now());
+    }
+    retry_later();
+    show_counts();
+}
+
+std::optional<WorkerOutcome> JobManager::Core::kept_from_its_places(const std::string& id) {
+    const auto taken = table.claim_again(id, claims_of_job(journal.job(id), journal.spec(id)).paths);
+    if (!taken) {
+        return std::nullopt;
+    }
+    WorkerOutcome outcome;
+    outcome.kind = WorkerOutcome::Kind::failed;
+    outcome.reason = {"invalid_input", api::describe(claim_violation(*taken))};
+    return outcome;
+}
+
+void JobManager::Core::on(const TellWorkerAction& action) {
+    running.tell(action.id, action.order);
+}
+
+void JobManager::Core::on(const KillWorkerAction& action) {
+    running.kill(action.id);
+}
+
+void JobManager::Core::on(const StoreStateAction& action) {
+    auto& stored = journal.edit(action.id);
+    auto reason = action.reason;
+    if (reason && action.waits) {
+        // The same wait, if it did not end in between.
+        const auto& before = stored.job.status_reason;
+        reason->since = before && before->code == reason->code && !before->since.empty() ? before->since : now_text();
+        log::warn(kComponent, action.id + " waits: " + reason->message);
+    }
+    if (reason && reason->code == kWorkerRestarting) {
+        metrics->update([](ServiceCounts& counts) { ++counts.worker_restarts; });
+    }
+    stored.job.state = action.state;
+    stored.job.status_reason = std::move(reason);
+    stored.resume = action.resume;
+    if (api::is_terminal(action.state)) {
+        stored.job.finished_at = now_text();
+        metrics->update([&action](ServiceCounts& counts) { ++counts.finished[action.state]; });
+        log::info(kComponent, action.id + " " + api::to_string(action.state) +
+                                  (action.reason ? ": " + action.reason->message : std::string()));
+    }
+    append(action.id, state_record(stored.job));
+    show_counts();
+}
+
+void JobManager::Core::on(const StoreCancelRequestAction& action) {
+    journal.edit(action.id).job.cancel_requested = true;
+    append(action.id, message_record("cancellation requested"));
+}
+
+void JobManager::Core::on(const StoreNoteAction& action) {
+    append(action.id, message_record(action.message));
+}
+
+void JobManager::Core::on(const WakeReadersAction& /*action*/) {
+    waiters.wake_all();
+}
+
+}  // namespace distilld

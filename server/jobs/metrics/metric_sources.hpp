@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/job_types.hpp"
+#include "server/support/metrics.hpp"
+#include "server/support/process_metrics.hpp"
+
+/// The data that the rows of the service's metrics read.
+namespace distilld {
+
+/// Checkpoints that a run has written.
+struct CheckpointCounts {
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+    DurationCounts seconds;
+};
+
+struct NewestCheckpoint {
+    std::uint64_t step = 0;
+    std::uint64_t bytes = 0;
+    double time = 0;  ///< Unix time of its report; 0 = there is none
+};
+
+/// One run of a job. Until the run reports something, the newest values are those of the last run.
+struct JobRun {
+    std::uint64_t first_step = 0;          ///< steps done before it began
+    std::uint64_t micro_batch_tokens = 0;  ///< input positions of one micro-batch
+    CheckpointCounts checkpoints;
+    ProgressEvent progress;                     ///< the newest
+    double last_step_time = 0;                  ///< Unix time of the last reported step; 0 = none yet
+    std::optional<EvaluationEvent> evaluation;  ///< the newest, without its samples
+    NewestCheckpoint newest_checkpoint;
+};
+
+struct StoreCounts {
+    bool writable = true;
+    std::uint64_t unsaved_events = 0;
+    std::uint64_t size_bytes = 0;
+};
+
+/// What the service counts besides its runs.
+struct ServiceCounts {
+    std::string version;
+    std::map<api::JobState, std::uint64_t> jobs;      ///< in the store
+    std::map<api::JobState, std::uint64_t> finished;  ///< since the service started
+    std::map<std::string, std::uint64_t> waiting;     ///< by the code of the reason
+    std::map<std::string, std::uint32_t> slots;       ///< by state; empty: there are none
+    std::uint64_t worker_restarts = 0;
+    std::uint64_t worker_oom_restarts = 0;
+    /// By result.
+    std::map<std::string, std::uint64_t> webhook_attempts{{"delivered", 0}, {"retried", 0}, {"given_up", 0}};
+    std::optional<StoreCounts> store;                      ///< nullopt: there is none
+    std::vector<std::pair<std::string, DiskUsage>> disks;  ///< by job; the job of the service itself is empty
+    Histogram queue_waits;                                 ///< seconds
+    std::map<LabelValues, double> http_requests;           ///< by code, method, route
+    std::map<LabelValues, Histogram> http_durations;       ///< seconds, by code, route
+};
+
+}  // namespace distilld

@@ -1,0 +1,414 @@
+#include "server/jobs/store/job_journal.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "api/job_spec_json.hpp"
+#include "server/jobs/store/event_records.hpp"
+#include "server/support/log.hpp"
+
+namespace distilld {
+namespace {
+
+/// Old events of a job are dropped once per so many events.
+constexpr std::uint64_t kDropInterval = 1000;
+constexpr std::chrono::milliseconds kWritableKept{500};
+
+/// The state of a job in the store; nullopt if it is damaged, since then it may differ from the counted one.
+std::optional<api::JobState> state_on_disk(const StoredJob& stored) {
+    const auto& reason = stored.job.status_reason;
+    return reason && reason->code == kDamagedReason ? std::nullopt : std::optional(stored.job.state);
+}
+
+/// The code of the reason that the job waits for, if any.
+std::optional<std::string> wait_of(const api::Job& job) {
+    const auto& reason = job.status_reason;
+    return reason && !reason->since.empty() ? std::optional(reason->code) : std::nullopt;
+}
+
+}  // namespace
+
+std::shared_ptr<const JobSpec> stored_spec(const std::string& spec_json) {
+    auto spec = api::parse_job_spec(spec_json);
+    return spec ? std::make_shared<const JobSpec>(*std::move(spec)) : nullptr;
+}
+
+std::string now_text() {
+    return api::rfc3339(std::chrono::system_clock::now());
+}
+
+JobJournal::JobJournal(std::unique_ptr<JobStore> store, std::uint32_t metrics_kept,
+                       std::function<void(const std::string& id)> wake, std::uint32_t messages_kept)
+    : store_(std::move(store)), metrics_kept_(metrics_kept), messages_kept_(messages_kept), wake_(std::move(wake)) {}
+
+std::vector<StoredJob> JobJournal::restore() {
+    auto jobs = store_->unfinished();
+    for (auto& stored : jobs) {
+        if (const auto whole = store_->get(stored.job.id)) {
+            stored.spec = stored_spec(whole->job.resolved_spec_json);
+        }
+        auto& live = live_[stored.job.id];
+        live.stored = stored;
+        live.stored.job.checkpoints.clear();
+        live.stored_state = stored.job.state;  // the store found them by it
+        show(stored.job.id, live);
+    }
+    return jobs;
+}
+
+std::optional<api::Job> JobJournal::get(const std::string& id) {
+    auto stored = store_->get(id);
+    return stored ? std::optional(with_newest(std::move(stored->job))) : std::nullopt;
+}
+
+void JobJournal::check_writable() {
+    const auto now = std::chrono::steady_clock::now();
+    if (writable_at_ && now - *writable_at_ < kWritableKept) {
+        return;
+    }
+    writable_at_.reset();
+    try {
+        store_->try_write();
+    } catch (const ErrorException& error) {
+        refused(error.what());
+        throw;
+    }
+    writable_at_ = now;
+}
+
+std::optional<api::JobState> JobJournal::state_of(const std::string& id) {
+    if (const auto live = live_.find(id); live != live_.end()) {
+        return live->second.stored.job.state;
+    }
+    const auto stored = store_->get(id);
+    return stored ? std::optional(stored->job.state) : std::nullopt;
+}
+
+std::optional<StoredJob> JobJournal::find_by_key(const std::string& key, const std::string& not_before) {
+    auto stored = store_->find_by_key(key, not_before);
+    if (stored) {
+        stored->job = with_newest(std::move(stored->job));
+    }
+    return stored;
+}
+
+EventPage JobJournal::events(const std::string& id, std::uint64_t after, std::uint32_t limit) {
+    return store_->events(id, after, limit);
+}
+
+const std::map<std::string, std::uint64_t>& JobJournal::waiting() {
+    for (const auto& id : std::exchange(edited_, {})) {
+        if (const auto live = live_.find(id); live != live_.end()) {
+            count_wait(live->second, wait_of(live->second.stored.job));
+        }
+    }
+    return waiting_;
+}
+
+std::vector<std::pair<api::JobState, std::uint64_t>> JobJournal::counts() {
+    if (!counts_) {
+        const auto found = store_->counts();
+        counts_.emplace(found.begin(), found.end());
+    }
+    return {counts_->begin(), counts_->end()};
+}
+
+void JobJournal::count_wait(Live& live, std::optional<std::string> code) {
+    if (live.waits_for == code) {
+        return;
+    }
+    if (live.waits_for && --waiting_.at(*live.waits_for) == 0) {
+        waiting_.erase(*live.waits_for);
+    }
+    if (code) {
+        ++waiting_[*code];
+    }
+    live.waits_for = std::move(code);
+}
+
+void JobJournal::count_state(std::optional<api::JobState> before, std::optional<api::JobState> now) {
+    if (!counts_ || before == now) {
+        return;
+    }
+    if (before && --(*counts_)[*before] == 0) {
+        counts_->erase(*before);
+    }
+    if (now) {
+        ++(*counts_)[*now];
+    }
+}
+
+void JobJournal::count_unsaved(const std::string& id, const Live& live, std::size_t before) {
+    unsaved_events_ = unsaved_events_ + live.unsaved_events.size() - before;
+    if (live.unsaved_events.empty()) {
+        unsaved_.erase(id);
+    } else {
+        unsaved_.insert(id);
+    }
+}
+
+std::uint64_t JobJournal::create(StoredJob stored, std::vector<api::JobEvent> events) {
+    for (auto& event : events) {
+        event.created_at = now_text();
+    }
+    try {
+        stored.number = store_->create(stored, events);
+    } catch (const ErrorException& error) {
+        refused(error.what());
+        throw;
+    }
+    auto& live = live_[stored.job.id];
+    live.stored = stored;
+    live.stored.job.spec_json.clear();
+    live.stored.job.resolved_spec_json.clear();
+    live.stored.job.asked_json.clear();
+    live.stored_state = stored.job.state;
+    count_state(std::nullopt, live.stored_state);
+    show(stored.job.id, live);
+    return stored.number;
+}
+
+const StoredJob* JobJournal::revive(const std::string& id, std::shared_ptr<const JobSpec> spec) {
+    const auto known = live_.find(id);  // its end is not written yet
+    if (known != live_.end()) {
+        return &known->second.stored;
+    }
+    auto stored = store_->get(id);
+    if (!stored) {
+        return nullptr;
+    }
+    auto& live = live_[id];
+    live.stored_state = state_on_disk(*stored);
+    live.stored = *std::move(stored);
+    live.stored.spec = std::move(spec);
+    live.stored.job.spec_json.clear();
+    live.stored.job.resolved_spec_json.clear();
+    live.stored.job.checkpoints.clear();
+    show(id, live);
+    return &live.stored;
+}
+
+bool JobJournal::set_metadata(const std::string& id, const std::map<std::string, std::string>& metadata) {
+    try {
+        if (!store_->set_metadata(id, metadata)) {
+            return false;
+        }
+    } catch (const ErrorException& error) {
+        refused(error.what());
+        throw;
+    }
+    if (const auto live = live_.find(id); live != live_.end()) {
+        live->second.stored.job.metadata = metadata;
+        show(id, live->second);
+    } else {
+        live_jobs_.ended_job_changed();
+    }
+    return true;
+}
+
+bool JobJournal::remove(const std::string& id) {
+    if (live_.contains(id)) {
+        throw ErrorException(io_error("job store: the end of " + id + " is not written yet"));
+    }
+    const auto stored = store_->get(id);
+    try {
+        const bool removed = store_->remove(id);
+        const auto state = stored ? state_on_disk(*stored) : std::nullopt;
+        if (removed && state) {
+            count_state(state, std::nullopt);
+        } else if (removed) {
+            counts_.reset();
+        }
+        live_jobs_.ended_job_changed();
+        return removed;
+    } catch (const ErrorException& error) {
+        refused(error.what());
+        throw;
+    }
+}
+
+void JobJournal::set_progress(const std::string& id, const ProgressEvent& progress) {
+    auto& live = live_.at(id);
+    live.stored.job.progress = progress;
+    live.progress_unsaved = true;
+    show(id, live);
+}
+
+void JobJournal::set_evaluation(const std::string& id, const EvaluationEvent& evaluation) {
+    auto& live = live_.at(id);
+    live.stored.job.eval_loss = evaluation.loss;
+    live.stored.job.eval_kl = evaluation.kl;
+    live.stored.job.eval_top1_agreement = evaluation.top1_agreement;
+    live.evaluation_unsaved = true;
+    show(id, live);
+}
+
+void JobJournal::add_checkpoint(const std::string& id, api::JobCheckpoint checkpoint) {
+    auto& live = live_.at(id);
+    put_checkpoint(live.unsaved_checkpoints, std::move(checkpoint));
+    show(id, live);
+}
+
+void JobJournal::set_resolved_spec(const std::string& id, std::string spec_json, std::shared_ptr<const JobSpec> spec) {
+    auto& live = live_.at(id);
+    live.stored.job.resolved_spec_json = std::move(spec_json);
+    live.stored.spec = std::move(spec);
+    show(id, live);
+}
+
+StoredJob& JobJournal::edit(const std::string& id) {
+    auto& live = live_.at(id);
+    live.state_unsaved = true;
+    edited_.insert(id);
+    return live.stored;
+}
+
+void JobJournal::append(const std::string& id, api::JobEvent event) {
+    const auto place = live_.find(id);
+    if (place == live_.end()) {
+        return;
+    }
+    auto& live = place->second;
+    event.created_at = now_text();
+    const auto before = live.unsaved_events.size();
+    live.unsaved_events.push_back(std::move(event));
+    make_room(live);
+    count_unsaved(id, live, before);
+    show(id, live);
+    if (!trouble_) {  // else retry() writes it with all that waits
+        write(id);
+    }
+    wake_(id);
+}
+
+bool JobJournal::write(const std::string& id) {
+    auto& live = live_.at(id);
+    const auto kept = live.unsaved_events.size();
+    if (live.lost_events > 0) {
+        auto& note = live.unsaved_events.emplace_back();
+        note.created_at = now_text();
+        note.level = "warn";
+        note.message = std::to_string(live.lost_events) +
+                       " events are missing here: too many occurred while the job store could not be written";
+    }
+    std::uint64_t sequence = 0;
+    try {
+        sequence = store_->append_events(id, live.unsaved_events, change_of(live));
+    } catch (const ErrorException& error) {
+        live.unsaved_events.resize(kept);
+        refused(error.what());
+        return false;
+    }
+    if (std::exchange(live.state_unsaved, false)) {
+        if (live.stored_state) {
+            count_state(live.stored_state, live.stored.job.state);
+        } else {
+            counts_.reset();
+        }
+        live.stored_state = live.stored.job.state;
+    }
+    live.progress_unsaved = false;
+    live.evaluation_unsaved = false;
+    live.unsaved_checkpoints.clear();
+    live.stored.job.resolved_spec_json.clear();
+    live.unsaved_events.clear();
+    count_unsaved(id, live, kept);
+    live.lost_events = 0;
+    drop_old(id, live, sequence);
+    if (api::is_terminal(live.stored.job.state)) {
+        count_wait(live, std::nullopt);
+        live_.erase(id);
+        live_jobs_.erase(id);
+    } else {
+        show(id, live);
+    }
+    return true;
+}
+
+void JobJournal::drop_old(const std::string& id, Live& live, std::uint64_t sequence) {
+    if (sequence <= std::min(metrics_kept_, messages_kept_) || sequence < live.next_drop) {
+        return;
+    }
+    try {
+        if (sequence > metrics_kept_) {
+            store_->drop_metrics(id, sequence - metrics_kept_);
+        }
+        store_->drop_messages(id, messages_kept_);
+    } catch (const ErrorException& error) {
+        refused(error.what());
+        return;
+    }
+    live.next_drop = sequence + kDropInterval;
+}
+
+void JobJournal::make_room(Live& live) {
+    auto& events = live.unsaved_events;
+    if (events.size() <= kMaxUnsavedEvents) {
+        return;
+    }
+    const auto of_metrics = [](const auto& event) { return event.type == api::EventType::metrics; };
+    const auto no_state = [](const auto& event) { return event.type != api::EventType::state; };
+    auto gone = std::find_if(events.begin(), events.end(), of_metrics);
+    if (gone == events.end()) {
+        gone = std::find_if(events.begin(), events.end(), no_state);
+    }
+    events.erase(gone == events.end() ? events.begin() : gone);
+    ++live.lost_events;
+}
+
+void JobJournal::refused(const std::string& why) {
+    if (trouble_) {
+        return;
+    }
+    trouble_ = true;
+    log::error("jobs", "the job store cannot be written, events are kept in memory: " + why);
+    live_jobs_.set_trouble(
+        api::StatusReason{"store_unavailable", "the job store cannot be written: " + why, now_text()});
+}
+
+void JobJournal::retry() {
+    for (const auto& id : std::vector(unsaved_.begin(), unsaved_.end())) {
+        if (!write(id)) {
+            return;
+        }
+        wake_(id);
+    }
+    try {
+        store_->try_write();
+    } catch (const ErrorException&) {
+        return;
+    }
+    if (std::exchange(trouble_, false)) {
+        log::info("jobs", "the job store can be written again");
+        live_jobs_.set_trouble(std::nullopt);
+    }
+}
+
+bool JobJournal::is_saved(const std::string& id) const {
+    const auto live = live_.find(id);
+    return live == live_.end() || live->second.unsaved_events.empty();
+}
+
+void JobJournal::show(const std::string& id, Live& live) {
+    count_wait(live, wait_of(live.stored.job));
+    live_jobs_.put(id, {live.stored.job, live.unsaved_checkpoints});
+}
+
+api::Job JobJournal::with_newest(api::Job stored) const {
+    const auto live = live_jobs_.find(stored.id);  // before `stored` is moved: arguments are evaluated in any order
+    return newest(live.get(), std::move(stored));
+}
+
+JobChange JobJournal::change_of(const Live& live) {
+    JobChange change;
+    const auto& job = live.stored.job;
+    change.state = live.state_unsaved ? &live.stored : nullptr;
+    change.progress = live.progress_unsaved && job.progress ? &*job.progress : nullptr;
+    change.evaluation = live.evaluation_unsaved ? &job : nullptr;
+    change.resolved_spec = job.resolved_spec_json.empty() ? nullptr : &job.resolved_spec_json;
+    change.checkpoints = live.unsaved_checkpoints;
+    return change;
+}
+
+}  // namespace distilld

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace distilld {
+
+/// A place for one running job, and its share of the machine.
+struct Slot {
+    std::uint32_t number = 0;          ///< from 0
+    std::vector<std::uint32_t> cores;  ///< ascending; empty = all that the service may use
+    std::string device;                ///< as CUDA_VISIBLE_DEVICES names it; empty = all that the service may use
+};
+
+/// Which job has which slot. Pure; one thread.
+class SlotTable {
+  public:
+    explicit SlotTable(std::vector<Slot> slots) : slots_(std::move(slots)), jobs_(slots_.size()) {}
+
+    /// Gives the job the first free slot; a job that has a slot keeps it. Null: all are taken.
+    [[nodiscard]] const Slot* take(const std::string& job_id);
+    /// Does nothing for a job without a slot.
+    void release(const std::string& job_id);
+
+    /// The slot of a job; null: it has none.
+    [[nodiscard]] const Slot* of(const std::string& job_id) const;
+    [[nodiscard]] std::uint32_t busy() const noexcept { return busy_; }
+    [[nodiscard]] std::uint32_t free() const noexcept { return static_cast<std::uint32_t>(slots_.size()) - busy_; }
+
+  private:
+    std::vector<Slot> slots_;
+    std::vector<std::string> jobs_;  ///< by slot; empty = free
+    std::uint32_t busy_ = 0;
+};
+
+/// `count` slots that share the whole machine.
+[[nodiscard]] std::vector<Slot> shared_slots(std::uint32_t count);
+
+}  // namespace distilld

@@ -1,0 +1,32 @@
+#include "server/worker/machine/worker_threads.hpp"
+
+#include <algorithm>
+
+namespace distilld {
+
+std::uint32_t decode_threads_for(std::uint32_t wanted, std::uint32_t cores) noexcept {
+    return wanted > 0 ? wanted : std::max(1U, cores / 2);
+}
+
+void WorkerThreads::start_decoding(std::uint32_t threads) {
+    decode_.emplace(threads);
+    decode_threads_ = threads;
+}
+
+GraphExecutors WorkerThreads::executors() {
+    GraphExecutors executors{io.get_executor(), compute_.get_executor(), staging_.get_executor(), disk_.get_executor()};
+    executors.decode = decode_ ? boost::asio::any_io_executor(decode_->get_executor()) : executors.staging;
+    executors.decode_threads = std::max(1U, decode_threads_);
+    return executors;
+}
+
+void WorkerThreads::join() {
+    compute_.join();
+    staging_.join();
+    disk_.join();
+    if (decode_) {
+        decode_->join();
+    }
+}
+
+}  // namespace distilld
