@@ -13,7 +13,7 @@ import torch
 from chaos_proxy import ChaosProxy, Script
 from support import jobs
 from support.processes import PATIENCE, wait_until
-from support.rest import free_port
+from support.rest import closed_port
 from transformers import LlamaConfig, LlamaForCausalLM
 
 
@@ -217,7 +217,7 @@ def test_signals_that_ask_for_the_end(distilld, teacher, spec, tmp_path):
         process.send(signal.SIGTERM)
         process.expect(130)
         assert "interrupted after step" in process.out
-    nobody = ["--teacher-endpoint", f"http://127.0.0.1:{free_port()}", "--output", tmp_path / "probing"]
+    nobody = ["--teacher-endpoint", f"http://127.0.0.1:{closed_port()}", "--output", tmp_path / "probing"]
     process = distilld.start("run", tmp_path / "spec.json", *nobody)
     wait_until(lambda: (tmp_path / "probing").is_dir(), "the worker to get to the teacher")
     process.send(signal.SIGINT)
@@ -227,15 +227,14 @@ def test_signals_that_ask_for_the_end(distilld, teacher, spec, tmp_path):
 
 def test_two_runs_do_not_write_to_one_folder(distilld, teacher, spec, tmp_path):
     """The second waits until the first is done with it, and then goes on from what that left."""
-    file = jobs.write_spec(tmp_path / "spec.json", spec)
+    file = jobs.write_spec(tmp_path / "spec.json", jobs.changed(spec, {"/checkpoint/every_steps": 2}))
     with ChaosProxy(teacher.url) as proxy:
-        proxy.hold_after = 2 + 4 * 2 + 1
+        proxy.hold_after = 2 + 4 * 2 + 1  # the probe, two steps, part of the third
         first = distilld.start("run", file, "--teacher-endpoint", proxy.url, "--set", "/teacher/hedge=false")
-        wait_until(
-            lambda: proxy.counts["held"] > 0 and proxy.answered == proxy.hold_after, "the teacher to fall silent"
-        )
+        # The answers of a step are there before the step is done.
+        wait_until(lambda: (tmp_path / "student" / "checkpoints" / "step-00000002").is_dir(), "the second step")
         second = distilld.start("run", file, "--resume")
-        second.wait_for_line("waiting for another run to be done with .*student")
+        second.wait_for_line("waiting for another run to finish with .*student")
         first.send(signal.SIGTERM)
         first.expect(130)
         second.expect(0)
