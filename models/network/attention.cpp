@@ -91,14 +91,14 @@ torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositio
     const auto split = [&](std::size_t part, std::int64_t count, const std::optional<RmsNorm>& norm) {
         const auto projected = parts.empty() ? inputs_[part].forward(input) : parts[part];
         const auto heads = projected.view({rows, columns, count, head_dim_});
-        return (norm ? norm->forward(heads) : heads).transpose(1, 2);
+        return norm ? norm->forward(heads) : heads;
     };
     const auto turned = [&](const torch::Tensor& heads) {
         return angles.cos.defined() ? RotaryPositions::rotate(heads, angles) : heads;
     };
-    const auto query = turned(split(0, heads_, query_norm_));
-    const auto key = turned(split(1, key_heads_, key_norm_));
-    const auto value = split(2, key_heads_, std::nullopt);
+    const auto query = turned(split(0, heads_, query_norm_)).transpose(1, 2);
+    const auto key = turned(split(1, key_heads_, key_norm_)).transpose(1, 2);
+    const auto value = split(2, key_heads_, std::nullopt).transpose(1, 2);
     if (documents.empty()) {
         return output_.forward(mix(query, key, value, 0));
     }

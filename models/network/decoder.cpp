@@ -30,10 +30,12 @@ class DecoderLayer {
           mlp_(place),
           dropout_(place.clock, place.config.dropout.residual, place.name("residual")) {}
 
-    [[nodiscard]] torch::Tensor forward(torch::Tensor hidden, const RotaryPositions::Angles& angles,
+    [[nodiscard]] torch::Tensor forward(const torch::Tensor& hidden, const RotaryPositions::Angles& angles,
                                         const DocumentGroups& documents) const {
-        hidden = hidden + dropout_.forward(attention_.forward(input_norm_.forward(hidden), angles, documents), 0);
-        return hidden + dropout_.forward(mlp_.forward(middle_norm_.forward(hidden)), 1);
+        const auto [input, normed] = input_norm_.forward(hidden);
+        const auto [middle, normed_middle] =
+            middle_norm_.forward(input, dropout_.forward(attention_.forward(normed, angles, documents), 0));
+        return middle + dropout_.forward(mlp_.forward(normed_middle), 1);
     }
 
     [[nodiscard]] std::vector<Linear*> linears() {
@@ -121,7 +123,7 @@ class Decoder final : public CausalLm {
             hidden = recomputes_ && torch::GradMode::is_enabled() ? checkpointed(run, hidden) : run(hidden);
         }
         announce(groups_.size() - 1);
-        return final_norm_.forward(hidden.to(devices_.back()));
+        return final_norm_.forward(hidden.to(devices_.back())).normed;
     }
 
     void recompute_blocks(bool on) override { recomputes_ = on; }

@@ -1,8 +1,8 @@
 #include "models/network/dropout.hpp"
 
-#include <ATen/Parallel.h>
-
 #include <cmath>
+
+#include "models/kernels/parallel.hpp"
 
 namespace distilld::models {
 namespace {
@@ -80,11 +80,11 @@ Tensor dropout_mask(const Tensor& like, double rate, std::uint64_t key) {
         return numbers.ge(static_cast<std::int64_t>(threshold)).to(like.scalar_type()).mul_(kept).view(like.sizes());
     }
     Tensor mask = torch::empty(like.sizes(), options);
-    AT_DISPATCH_FLOATING_TYPES_AND2(torch::kBFloat16, torch::kHalf, mask.scalar_type(), "dropout_mask", [&] {
+    AT_DISPATCH_FLOATING_TYPES_AND(torch::kBFloat16, mask.scalar_type(), "dropout_mask", [&] {
         auto* out = mask.mutable_data_ptr<scalar_t>();
         const auto value = static_cast<scalar_t>(kept);
         const auto zero = static_cast<scalar_t>(0);
-        at::parallel_for(0, mask.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+        kernels::in_parallel(mask.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t i = begin; i < end; ++i) {
                 out[i] = drawn(key, static_cast<std::uint64_t>(i)) >= threshold ? value : zero;
             }

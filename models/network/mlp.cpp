@@ -1,5 +1,7 @@
 #include "models/network/mlp.hpp"
 
+#include "models/kernels/gated.hpp"
+
 namespace distilld::models {
 namespace {
 
@@ -23,6 +25,32 @@ torch::Tensor activated(const torch::Tensor& input, Activation activation) {
     return input;
 }
 
+class SiluGated : public torch::autograd::Function<SiluGated> {
+  public:
+    static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& gate,
+                                 const torch::Tensor& up) {
+        context->save_for_backward({gate, up});
+        return kernels::silu_gated(gate, up);
+    }
+
+    static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                   torch::autograd::variable_list gradients) {
+        const auto saved = context->get_saved_variables();
+        const auto [of_gate, of_up] = kernels::silu_gated_backward(gradients[0].contiguous(), saved[0], saved[1]);
+        return {of_gate, of_up};
+    }
+};
+
+/// activation(gate) · up.
+torch::Tensor gated(const torch::Tensor& gate, const torch::Tensor& up, Activation activation) {
+    if (activation != Activation::silu || !gate.is_cpu()) {
+        return activated(gate, activation) * up;
+    }
+    const torch::Tensor gates = gate.contiguous();
+    const torch::Tensor ups = up.contiguous();
+    return torch::GradMode::is_enabled() ? SiluGated::apply(gates, ups) : kernels::silu_gated(gates, ups);
+}
+
 }  // namespace
 
 Mlp::Mlp(const LayerPlace& place)
@@ -40,7 +68,7 @@ torch::Tensor Mlp::forward(const torch::Tensor& input) const {
     if (!gate_) {
         return down_.forward(activated(up_.forward(input), activation_));
     }
-    return down_.forward(activated(gate_->forward(input), activation_) * up_.forward(input));
+    return down_.forward(gated(gate_->forward(input), up_.forward(input), activation_));
 }
 
 }  // namespace distilld::models

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -10,6 +11,12 @@
 #include "models/network/parameter.hpp"
 
 namespace distilld::models {
+
+/// A residual stream and its norm; both have the shape and dtype of the stream.
+struct NormedStream {
+    torch::Tensor stream;
+    torch::Tensor normed;
+};
 
 /// Root mean square norm (arXiv 1910.07467): w · x / √(mean(x²) + ε). Computed in fp32 (fp64 for fp64) and rounded to
 /// the dtype of x before the multiplication with w, as transformers does.
@@ -20,6 +27,9 @@ class RmsNorm {
 
     /// `input` [.., size] -> the same shape and dtype.
     [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) const;
+    /// The stream `input` [.., size] plus `addition`, if there is one, and the norm of the sum. On the CPU this is one
+    /// pass over memory, and so is its backward.
+    [[nodiscard]] NormedStream forward(const torch::Tensor& input, const std::optional<torch::Tensor>& addition) const;
 
   private:
     const Parameter* weight_;
@@ -32,8 +42,8 @@ class LayerNorm {
     /// Declares `name`.weight and `name`.bias [size] in `group`.
     LayerNorm(ParameterGroup& group, const std::string& name, std::int64_t size, double epsilon);
 
-    /// `input` [.., size] -> the same shape and dtype.
-    [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) const;
+    /// As RmsNorm's.
+    [[nodiscard]] NormedStream forward(const torch::Tensor& input, const std::optional<torch::Tensor>& addition) const;
 
   private:
     const Parameter* weight_;
@@ -46,8 +56,10 @@ class Norm {
   public:
     Norm(ParameterGroup& group, const std::string& name, const DecoderConfig& config);
 
-    /// `input` [.., hidden_size] -> the same shape and dtype.
-    [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) const;
+    /// The stream `input` [.., hidden_size] plus `addition`, if there is one, and the norm of the sum. Whoever goes on
+    /// with the stream takes it from the result, so that its gradient comes back through the norm.
+    [[nodiscard]] NormedStream forward(const torch::Tensor& input,
+                                       const std::optional<torch::Tensor>& addition = std::nullopt) const;
 
   private:
     std::variant<RmsNorm, LayerNorm> norm_;

@@ -7,6 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "models/kernels/rotation.hpp"
+
 namespace distilld::models {
 namespace {
 
@@ -92,6 +94,33 @@ Frequencies frequencies_of(const DecoderConfig& config) {
     return std::visit([&](const auto& scaling) { return scaled(scaling, wavelengths, config); }, *config.rope_scaling);
 }
 
+class Rotated : public torch::autograd::Function<Rotated> {
+  public:
+    static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& input,
+                                 const torch::Tensor& cos, const torch::Tensor& sin) {
+        context->save_for_backward({cos, sin});
+        return kernels::rotated(input, cos, sin, 1);
+    }
+
+    static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                   torch::autograd::variable_list gradients) {
+        const auto angles = context->get_saved_variables();
+        return {kernels::rotated(gradients[0].contiguous(), angles[0], angles[1], -1), torch::Tensor(),
+                torch::Tensor()};
+    }
+};
+
+/// What the kernel computes, in libtorch's operations; for devices without the kernel.
+torch::Tensor rotated_in_steps(const torch::Tensor& input, const RotaryPositions::Angles& angles) {
+    // The same arithmetic as x·cos + rotate_half(x)·sin.
+    const auto cos = angles.cos.unsqueeze(1);
+    const auto sin = angles.sin.unsqueeze(1);
+    const auto halves = input.chunk(2, -1);
+    const auto& first = halves[0];
+    const auto& second = halves[1];
+    return torch::cat({first * cos - second * sin, second * cos + first * sin}, -1);
+}
+
 }  // namespace
 
 RotaryPositions::RotaryPositions(const DecoderConfig& config, torch::ScalarType type, const torch::Device& device)
@@ -134,11 +163,12 @@ RotaryPositions::Angles RotaryPositions::angles(const DocumentGroups& documents)
 }
 
 torch::Tensor RotaryPositions::rotate(const torch::Tensor& input, const Angles& angles) {
-    // The same arithmetic as x·cos + rotate_half(x)·sin.
-    const auto halves = input.chunk(2, -1);
-    const auto& first = halves[0];
-    const auto& second = halves[1];
-    return torch::cat({first * angles.cos - second * angles.sin, second * angles.cos + first * angles.sin}, -1);
+    if (!input.is_cpu()) {
+        return rotated_in_steps(input, angles);
+    }
+    const torch::Tensor heads = input.contiguous();
+    return torch::GradMode::is_enabled() ? Rotated::apply(heads, angles.cos, angles.sin)
+                                         : kernels::rotated(heads, angles.cos, angles.sin, 1);
 }
 
 }  // namespace distilld::models

@@ -24,7 +24,7 @@ class RotaryPositions {
     /// For the positions of these documents, each counted from 0.
     [[nodiscard]] Angles angles(const DocumentGroups& documents);
 
-    /// Rotates the pairs (i, i + D/2) of `input` [B, heads, T, D].
+    /// Rotates the pairs (i, i + D/2) of `input` [B, T, heads, D].
     [[nodiscard]] static torch::Tensor rotate(const torch::Tensor& input, const Angles& angles);
 
   private:

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#define DISTILLD_INLINE [[gnu::always_inline]] inline
+
+namespace distilld::models::kernels {
+
+/// What a kernel computes in for elements of type T: fp32, or fp64 for fp64.
+template <typename T>
+using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+DISTILLD_INLINE float widened(c10::BFloat16 value) {
+    return std::bit_cast<float>(std::uint32_t{value.x} << 16);
+}
+DISTILLD_INLINE float widened(float value) {
+    return value;
+}
+DISTILLD_INLINE double widened(double value) {
+    return value;
+}
+
+/// Rounds to the nearest, ties to even, as libtorch does.
+template <typename T>
+DISTILLD_INLINE T narrowed(Wide<T> value) {
+    if constexpr (std::is_same_v<T, c10::BFloat16>) {
+        const auto bits = std::bit_cast<std::uint32_t>(value);
+        const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
+        const bool number = (bits & 0x7FFFFFFFU) <= 0x7F800000U;
+        return {static_cast<std::uint16_t>(number ? rounded : 0x7FC0U), c10::BFloat16::from_bits()};
+    } else {
+        return value;
+    }
+}
+
+/// `value` as it is after a store in T.
+template <typename T>
+DISTILLD_INLINE Wide<T> rounded(Wide<T> value) {
+    return widened(narrowed<T>(value));
+}
+
+/// Sums in this many lanes, whatever the processor's vectors hold.
+inline constexpr std::int64_t kLanes = 16;
+
+/// The sum of `term(i)` for i in [0, size): item i goes to lane i % kLanes, and lanes are added in pairs.
+template <typename Number, typename Term>
+DISTILLD_INLINE Number lane_sum(std::int64_t size, const Term& term) {
+    std::array<Number, kLanes> lanes{};
+    const std::int64_t whole = size - size % kLanes;
+    for (std::int64_t i = 0; i < whole; i += kLanes) {
+        for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+            lanes[static_cast<std::size_t>(lane)] += term(i + lane);
+        }
+    }
+    for (std::int64_t i = whole; i < size; ++i) {
+        lanes[static_cast<std::size_t>(i - whole)] += term(i);
+    }
+    for (std::size_t width = kLanes / 2; width > 0; width /= 2) {
+        for (std::size_t lane = 0; lane < width; ++lane) {
+            lanes[lane] += lanes[lane + width];
+        }
+    }
+    return lanes[0];
+}
+
+/// eˣ. For fp32: 2ⁿ·eʳ with |r| ≤ ln 2 / 2 and the polynomial of Cephes' expf; within 2 ulp, 0 below −87.3 and infinite
+/// above 88.7.
+DISTILLD_INLINE float exponential(float x) {
+    constexpr float kLog2 = 1.44269504088896341F;
+    // ln 2 in two parts: the product of the first with a small whole number is exact.
+    constexpr float kLn2High = 0.693359375F;
+    constexpr float kLn2Low = -2.12194440e-4F;
+    // Adding and subtracting 1.5·2²³ rounds to a whole number.
+    constexpr float kRound = 12582912.0F;
+    const float bounded = x < -87.3F ? -87.3F : (x > 88.7F ? 88.7F : x);
+    const float n = (bounded * kLog2 + kRound) - kRound;
+    const float r = (bounded - n * kLn2High) - n * kLn2Low;
+    float p = 1.9875691500e-4F;
+    p = p * r + 1.3981999507e-3F;
+    p = p * r + 8.3334519073e-3F;
+    p = p * r + 4.1665795894e-2F;
+    p = p * r + 1.6666665459e-1F;
+    p = p * r + 5.0000001201e-1F;
+    const float e = (p * r) * r + r + 1.0F;
+    // Two factors, since 2ⁿ alone is out of range for n = 128.
+    const auto whole = static_cast<std::int32_t>(n);
+    const std::int32_t half = whole >> 1;
+    const auto power = [](std::int32_t of) { return std::bit_cast<float>((of + 127) << 23); };
+    const float result = e * power(half) * power(whole - half);
+    return x < -87.3F ? 0.0F : (x > 88.7F ? INFINITY : (x == x ? result : x));
+}
+DISTILLD_INLINE double exponential(double x) {
+    return std::exp(x);
+}
+
+}  // namespace distilld::models::kernels
