@@ -9,7 +9,7 @@ namespace distilld::models::kernels {
 
 /// Calls `work(begin, end)` for disjoint parts of [0, count) on libtorch's threads and returns when all are done. A
 /// part has about `grain` items or more. Which parts there are depends on the number of threads: `work` must compute
-/// each item in the same way in any part. It must not throw.
+/// each item in the same way in any part. What it throws is thrown here when all parts are done.
 ///
 /// at::parallel_for would be serial here, because it is a template and this project is not compiled for OpenMP;
 /// libtorch's iterator is compiled for it.

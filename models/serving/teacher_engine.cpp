@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "models/kernels/parallel.hpp"
 #include "models/network/causal_lm.hpp"
 #include "models/network/device.hpp"
 #include "models/serving/make_served_head.hpp"
@@ -20,8 +21,12 @@ namespace distilld::models {
 
 namespace {
 
-/// Floats of one chunk of logits (16 MiB), so that a chunk stays near the caches and memory does not grow with B · T.
-constexpr std::int64_t kChunkElements = std::int64_t{4} << 20;
+/// Elements of the logits that one product with the head gives (128 MiB in fp32). Each product reads the whole head, so
+/// it wants many rows; a bound keeps memory from growing with B · T.
+constexpr std::int64_t kChunkElements = std::int64_t{1} << 25;
+
+/// Elements of logits that are reduced at once, near the caches (16 MiB in fp32).
+constexpr std::int64_t kBlockElements = std::int64_t{1} << 22;
 
 /// Smallest mass that the complement of an fp32 sum can distinguish from 0.
 constexpr double kMinTail = 1e-7;
@@ -62,12 +67,16 @@ class TeacherEngine final : public TeacherScorer {
             }
         }
         const auto vocabulary = static_cast<std::int64_t>(model_.vocabulary_size);
-        const std::int64_t step = std::max<std::int64_t>(1, kChunkElements / vocabulary);
-        for (std::int64_t first = 0; first < positions; first += step) {
-            const std::int64_t count = std::min(step, positions - first);
-            const torch::Tensor logits = network_->project(hidden.narrow(0, first, count));
-            if (auto added = add_chunk(request, ids, first, logits, result); !added) {
-                return added.error();
+        const std::int64_t chunk = std::max<std::int64_t>(1, kChunkElements / vocabulary);
+        const std::int64_t block = std::max<std::int64_t>(1, kBlockElements / vocabulary);
+        for (std::int64_t begin = 0; begin < positions; begin += chunk) {
+            const std::int64_t count = std::min(chunk, positions - begin);
+            const torch::Tensor logits = network_->project(hidden.narrow(0, begin, count));
+            for (std::int64_t row = 0; row < count; row += block) {
+                const torch::Tensor part = logits.narrow(0, row, std::min(block, count - row));
+                if (auto added = add_block(request, ids, begin + row, part, result); !added) {
+                    return added.error();
+                }
             }
         }
         return result;
@@ -106,8 +115,8 @@ class TeacherEngine final : public TeacherScorer {
     }
 
     /// Reduces the logits [n, V] of positions `first`… into `result`.
-    Result<void> add_chunk(const ScoreRequest& request, const std::vector<std::int64_t>& ids, std::int64_t first,
-                           const torch::Tensor& logits, ScoreResult& result) {
+    Result<void> add_block(const ScoreRequest& request, const std::vector<std::int64_t>& ids, std::int64_t first,
+                           const torch::Tensor& logits, ScoreResult& result) const {
         if (request.mode == ScoreRequest::Mode::logits) {
             if (auto added = add_logits(request, first, logits, result); !added) {
                 return added;
@@ -117,22 +126,25 @@ class TeacherEngine final : public TeacherScorer {
             }
         }
         const torch::Tensor logprobs = torch::log_softmax(logits, -1, torch::kFloat).cpu().contiguous();
-        const auto vocabulary = static_cast<std::size_t>(model_.vocabulary_size);
-        for (std::int64_t row = 0; row < logprobs.size(0); ++row) {
-            const std::span<const float> values(
-                static_cast<const float*>(logprobs.const_data_ptr()) + row * logprobs.size(1), vocabulary);
-            // One NaN or infinity among the logits makes the whole row NaN.
-            if (std::isnan(values[0])) {
-                return not_finite();
-            }
-            const auto position = static_cast<std::size_t>(first + row);
-            if (request.mode == ScoreRequest::Mode::topk) {
-                add_top_k(request.top_k, position, values, result);
-            }
-            if (request.token_logprobs) {
-                result.token_logprobs[position] = token_logprob(request, ids, position, values);
-            }
+        // One NaN or infinity among the logits makes the whole row NaN.
+        if (logprobs.select(1, 0).isnan().any().item<bool>()) {
+            return not_finite();
         }
+        const auto vocabulary = static_cast<std::size_t>(model_.vocabulary_size);
+        kernels::in_parallel(logprobs.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+            std::vector<TopEntry> best;
+            for (std::int64_t row = begin; row < end; ++row) {
+                const std::span<const float> values(
+                    static_cast<const float*>(logprobs.const_data_ptr()) + row * logprobs.size(1), vocabulary);
+                const auto position = static_cast<std::size_t>(first + row);
+                if (request.mode == ScoreRequest::Mode::topk) {
+                    add_top_k(request.top_k, position, values, best, result);
+                }
+                if (request.token_logprobs) {
+                    result.token_logprobs[position] = token_logprob(request, ids, position, values);
+                }
+            }
+        });
         return {};
     }
 
@@ -174,12 +186,14 @@ class TeacherEngine final : public TeacherScorer {
         return {};
     }
 
-    void add_top_k(std::uint32_t k, std::size_t position, std::span<const float> logprobs, ScoreResult& result) {
-        select_top_k(logprobs, k, best_);
+    /// `best` is scratch memory.
+    static void add_top_k(std::uint32_t k, std::size_t position, std::span<const float> logprobs,
+                          std::vector<TopEntry>& best, ScoreResult& result) {
+        select_top_k(logprobs, k, best);
         double mass = 0.0;
         const std::size_t offset = position * k;
         for (std::size_t place = 0; place < k; ++place) {
-            const TopEntry entry = best_[place];
+            const TopEntry entry = best[place];
             result.topk_ids[offset + place] = entry.id;
             result.topk_logprobs[offset + place] = c10::Half(std::max(entry.value, -65504.0F)).x;
             mass += std::exp(static_cast<double>(entry.value));
@@ -200,7 +214,6 @@ class TeacherEngine final : public TeacherScorer {
 
     std::unique_ptr<CausalLm> network_;
     ServedModel model_;
-    std::vector<TopEntry> best_;  ///< scratch memory of select_top_k()
 };
 
 /// A run resolves "auto" for the same devices before it loads a teacher: server/worker/machine/arithmetic.cpp.
