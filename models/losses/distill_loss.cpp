@@ -5,6 +5,8 @@
 #include <limits>
 #include <span>
 
+#include "models/kernels/accumulate.hpp"
+
 namespace distilld::models {
 namespace {
 
@@ -299,10 +301,12 @@ void add_head_gradient(Tensor& total, const Tensor& gradient, const Tensor& hidd
         return;
     }
     const Tensor product = torch::mm(gradient.t(), hidden);
-    if (total.defined()) {
-        total.add_(product);
-    } else {
+    if (!total.defined()) {
         total = product.to(type);
+    } else if (total.is_cpu()) {
+        kernels::add_converted(total, product);
+    } else {
+        total.add_(product);
     }
 }
 

@@ -128,7 +128,10 @@ class Decoder final : public CausalLm {
 
     void recompute_blocks(bool on) override { recomputes_ = on; }
     [[nodiscard]] Parameter& head() override { return head_; }
-    [[nodiscard]] torch::Tensor head_weight() const override { return weight_of(head_, to_scalar_type(dtype_)); }
+    [[nodiscard]] torch::Tensor head_weight() const override {
+        const auto type = to_scalar_type(dtype_);
+        return torch::GradMode::is_enabled() ? weight_of(head_, type) : compute_weight(head_, type);
+    }
     [[nodiscard]] torch::Tensor project(const torch::Tensor& hidden) const override {
         const torch::Tensor weight = head_weight();  // a tied weight lies on the embedding's device
         return at::linear(hidden.to(weight.device()), weight);

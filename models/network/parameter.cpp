@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "models/kernels/accumulate.hpp"
+
 namespace distilld::models {
 
 Parameter& declare_parameter(ParameterGroup& group, std::string name, std::vector<std::int64_t> shape,
@@ -53,6 +55,39 @@ void keep_converted(Parameter& parameter, torch::Tensor value) {
     parameter.compute = std::move(value);
     parameter.master = torch::Tensor();
     parameter.trainable = false;
+}
+
+torch::Tensor compute_weight(const Parameter& parameter, torch::ScalarType type) {
+    if (parameter.compute.defined()) {
+        return parameter.compute;
+    }
+    const torch::NoGradGuard no_grad;
+    const torch::Tensor master = parameter.master.detach();
+    if (master.scalar_type() == type) {
+        return master;
+    }
+    ConvertedMaster& kept = *parameter.converted;
+    const auto version = static_cast<std::uint32_t>(master._version());
+    if (!kept.master.defined() || !kept.master.is_alias_of(master) || kept.converted.scalar_type() != type) {
+        kept.converted = master.to(type);
+    } else if (kept.version != version) {
+        kept.converted.copy_(master);
+    }
+    kept.master = master;
+    kept.version = version;
+    return kept.converted;
+}
+
+void add_gradient(const torch::Tensor& master, const torch::Tensor& gradient) {
+    const torch::NoGradGuard no_grad;
+    torch::Tensor& total = master.mutable_grad();
+    if (!total.defined()) {
+        total = gradient.to(master.scalar_type()).contiguous();
+    } else if (total.is_cpu() && total.is_contiguous() && gradient.scalar_type() != total.scalar_type()) {
+        kernels::add_converted(total, gradient.contiguous());
+    } else {
+        total.add_(gradient);
+    }
 }
 
 std::uint64_t parameter_count(std::span<const ParameterGroup> groups) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,13 @@ namespace distilld::models {
 
 /// Initial values of a parameter.
 enum class InitialValues { normal, zeros, ones };
+
+/// A trained parameter in the compute dtype, as of one version of its master.
+struct ConvertedMaster {
+    torch::Tensor master;
+    std::uint32_t version = 0;
+    torch::Tensor converted;
+};
 
 /// One tensor of a network that is read, saved and, if `trainable`, trained. Copies share the tensors.
 struct Parameter {
@@ -27,6 +35,7 @@ struct Parameter {
     InitialValues initial = InitialValues::normal;
     double initial_scale = 1.0;               ///< scale of the standard deviation for `normal`
     torch::ScalarType saved = torch::kFloat;  ///< dtype in an exported model: the one it was read with
+    std::shared_ptr<ConvertedMaster> converted = std::make_shared<ConvertedMaster>();  ///< of compute_weight()
 
     /// The tensor that exists; for sizes.
     [[nodiscard]] const torch::Tensor& held() const noexcept { return master.defined() ? master : compute; }
@@ -66,6 +75,13 @@ void keep_converted(Parameter& parameter, torch::Tensor value);
 [[nodiscard]] inline torch::Tensor weight_of(const Parameter& parameter, torch::ScalarType type) {
     return parameter.compute.defined() ? parameter.compute : parameter.master.to(type);
 }
+
+/// The same without a record: the kept copy or a conversion of the master that is made once per change of the master.
+/// Whoever changes a master in a way that libtorch does not see must bump its version.
+[[nodiscard]] torch::Tensor compute_weight(const Parameter& parameter, torch::ScalarType type);
+
+/// Adds `gradient` to the parameter's .grad as if autograd did: the sum of a micro-batch is complete before it is added.
+void add_gradient(const torch::Tensor& master, const torch::Tensor& gradient);
 
 /// Whether no element is NaN or infinite. Any floating dtype and device; does not copy the tensor.
 [[nodiscard]] bool all_finite(const torch::Tensor& tensor);

@@ -104,6 +104,8 @@ void LayeredOptimizer::update(std::vector<OptimizerSlot>& group, const UpdateNum
     // Dropped, not zeroed: the next backward's first gradient is then written once, not added to zeros.
     for (OptimizerSlot* slot : due) {
         slot->parameter.mutable_grad() = Tensor();
+        // A rule may write through a pointer, which libtorch does not see; see compute_weight().
+        slot->parameter.unsafeGetTensorImpl()->bump_version();
     }
 }
 
