@@ -27,9 +27,8 @@ struct Addition {
 void add_converted(torch::Tensor& total, const torch::Tensor& addition) {
     TORCH_CHECK(total.sizes() == addition.sizes(), "add_converted: ", total.sizes(), " and ", addition.sizes());
     const Addition work{mutable_elements<float>(total), elements<c10::BFloat16>(addition)};
-    in_parallel(total.numel(), grain_of(1), [&work](std::int64_t begin, std::int64_t end) {
-        run_widest<Addition>(&work, begin, end);
-    });
+    in_parallel(total.numel(), grain_of(1),
+                [&work](std::int64_t begin, std::int64_t end) { run_widest<Addition>(&work, begin, end); });
 }
 
 }  // namespace distilld::models::kernels

@@ -45,8 +45,7 @@ struct Backward {
             const Wide<T> gradient = widened(rows.gradient[i]);
             const Wide<T> sigmoid = 1 / (1 + exponential(-gate));
             rows.up_gradient[i] = narrowed<T>(gradient * rounded<T>(gate * sigmoid));
-            rows.gate_gradient[i] =
-                narrowed<T>(gradient * widened(rows.up[i]) * sigmoid * (1 + gate * (1 - sigmoid)));
+            rows.gate_gradient[i] = narrowed<T>(gradient * widened(rows.up[i]) * sigmoid * (1 + gate * (1 - sigmoid)));
         }
     }
 };
@@ -57,9 +56,8 @@ Tensor silu_gated(const Tensor& gate, const Tensor& up) {
     Tensor out = torch::empty_like(gate);
     with_element_type(gate.scalar_type(), [&]<typename T>() {
         const Forward<T> work{elements<T>(gate), elements<T>(up), mutable_elements<T>(out)};
-        in_parallel(gate.numel(), kGrain, [&work](std::int64_t begin, std::int64_t end) {
-            run_widest<Forward<T>>(&work, begin, end);
-        });
+        in_parallel(gate.numel(), kGrain,
+                    [&work](std::int64_t begin, std::int64_t end) { run_widest<Forward<T>>(&work, begin, end); });
     });
     return out;
 }
@@ -70,9 +68,8 @@ std::pair<Tensor, Tensor> silu_gated_backward(const Tensor& gradient, const Tens
     with_element_type(gate.scalar_type(), [&]<typename T>() {
         const Backward<T> work{elements<T>(gradient), elements<T>(gate), elements<T>(up), mutable_elements<T>(of_gate),
                                mutable_elements<T>(of_up)};
-        in_parallel(gate.numel(), kGrain, [&work](std::int64_t begin, std::int64_t end) {
-            run_widest<Backward<T>>(&work, begin, end);
-        });
+        in_parallel(gate.numel(), kGrain,
+                    [&work](std::int64_t begin, std::int64_t end) { run_widest<Backward<T>>(&work, begin, end); });
     });
     return {of_gate, of_up};
 }

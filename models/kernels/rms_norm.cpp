@@ -89,14 +89,12 @@ struct BackwardRows {
         const Wide<T> along = product / static_cast<Wide<T>>(size) * scale * scale;
         if (passed != nullptr) {
             for (std::int64_t i = 0; i < size; ++i) {
-                const Wide<T> own =
-                    scale * (widened(gradient[i]) * widened(weight[i]) - widened(stream[i]) * along);
+                const Wide<T> own = scale * (widened(gradient[i]) * widened(weight[i]) - widened(stream[i]) * along);
                 out[i] = narrowed<T>(widened(passed[i]) + own);
             }
         } else {
             for (std::int64_t i = 0; i < size; ++i) {
-                out[i] = narrowed<T>(scale *
-                                     (widened(gradient[i]) * widened(weight[i]) - widened(stream[i]) * along));
+                out[i] = narrowed<T>(scale * (widened(gradient[i]) * widened(weight[i]) - widened(stream[i]) * along));
             }
         }
         if (rows.weight_parts != nullptr) {
@@ -143,15 +141,14 @@ NormedRows rms_norm(const Tensor& input, const Tensor& addition, const Tensor& w
                                   mutable_elements<Wide<T>>(out.scale),
                                   size,
                                   static_cast<Wide<T>>(epsilon)};
-        in_parallel(count, grain_of(size), [&rows](std::int64_t begin, std::int64_t end) {
-            run_widest<ForwardRows<T>>(&rows, begin, end);
-        });
+        in_parallel(count, grain_of(size),
+                    [&rows](std::int64_t begin, std::int64_t end) { run_widest<ForwardRows<T>>(&rows, begin, end); });
     });
     return out;
 }
 
-NormGradients rms_norm_backward(const Tensor& gradient, const Tensor& passed, const Tensor& stream,
-                                const Tensor& scale, const Tensor& weight, bool with_weight) {
+NormGradients rms_norm_backward(const Tensor& gradient, const Tensor& passed, const Tensor& stream, const Tensor& scale,
+                                const Tensor& weight, bool with_weight) {
     const std::int64_t count = stream.size(0);
     const std::int64_t size = stream.size(1);
     const std::int64_t blocks = (count + kBlockRows - 1) / kBlockRows;
@@ -171,15 +168,13 @@ NormGradients rms_norm_backward(const Tensor& gradient, const Tensor& passed, co
                                    with_weight ? mutable_elements<double>(parts) : nullptr,
                                    count,
                                    size};
-        in_parallel(blocks, grain_of(size * kBlockRows), [&rows](std::int64_t begin, std::int64_t end) {
-            run_widest<BackwardRows<T>>(&rows, begin, end);
-        });
+        in_parallel(blocks, grain_of(size * kBlockRows),
+                    [&rows](std::int64_t begin, std::int64_t end) { run_widest<BackwardRows<T>>(&rows, begin, end); });
     });
     if (with_weight) {
         const BlockSums sums{mutable_elements<double>(parts), blocks, size};
-        in_parallel(size, grain_of(blocks), [&sums](std::int64_t begin, std::int64_t end) {
-            run_widest<BlockSums>(&sums, begin, end);
-        });
+        in_parallel(size, grain_of(blocks),
+                    [&sums](std::int64_t begin, std::int64_t end) { run_widest<BlockSums>(&sums, begin, end); });
         out.weight = parts[0].to(scale.scalar_type());
     }
     return out;

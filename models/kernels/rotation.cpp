@@ -55,12 +55,12 @@ Tensor rotated(const Tensor& input, const Tensor& cos, const Tensor& sin, int di
     const std::int64_t heads = input.size(2);
     const std::int64_t size = input.size(3);
     with_element_type(input.scalar_type(), [&]<typename T>() {
-        const Rotation<T> work{elements<T>(input), elements<T>(cos), elements<T>(sin), mutable_elements<T>(out),
-                               input.size(1),      heads,            size / 2,         static_cast<Wide<T>>(direction)};
-        in_parallel(input.size(0) * input.size(1), grain_of(heads * size), [&work](std::int64_t begin,
-                                                                                    std::int64_t end) {
-            run_widest<Rotation<T>>(&work, begin, end);
-        });
+        const Rotation<T> work{elements<T>(input), elements<T>(cos),
+                               elements<T>(sin),   mutable_elements<T>(out),
+                               input.size(1),      heads,
+                               size / 2,           static_cast<Wide<T>>(direction)};
+        in_parallel(input.size(0) * input.size(1), grain_of(heads * size),
+                    [&work](std::int64_t begin, std::int64_t end) { run_widest<Rotation<T>>(&work, begin, end); });
     });
     return out;
 }
