@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <type_traits>
 
 #define DISTILLD_INLINE [[gnu::always_inline]] inline
@@ -68,6 +70,54 @@ DISTILLD_INLINE Number lane_sum(std::int64_t size, const Term& term) {
         }
     }
     return lanes[0];
+}
+
+/// The lanes as a vector, which compilers split into what the processor has.
+template <typename Number>
+using Lanes [[gnu::vector_size(kLanes * sizeof(Number))]] = Number;
+
+/// lane_sum() of an array.
+template <typename Number>
+DISTILLD_INLINE Number array_sum(const Number* values, std::int64_t size) {
+    Lanes<Number> lanes{};
+    const std::int64_t whole = size - size % kLanes;
+    for (std::int64_t i = 0; i < whole; i += kLanes) {
+        Lanes<Number> more;
+        std::memcpy(&more, values + i, sizeof(more));
+        lanes += more;
+    }
+    std::array<Number, kLanes> sums{};
+    std::memcpy(sums.data(), &lanes, sizeof(lanes));
+    for (std::int64_t i = whole; i < size; ++i) {
+        sums[static_cast<std::size_t>(i - whole)] += values[i];
+    }
+    for (std::size_t width = kLanes / 2; width > 0; width /= 2) {
+        for (std::size_t lane = 0; lane < width; ++lane) {
+            sums[lane] += sums[lane + width];
+        }
+    }
+    return sums[0];
+}
+
+/// The largest value that is not NaN; −∞ if there is none.
+template <typename Number>
+DISTILLD_INLINE Number array_maximum(const Number* values, std::int64_t size) {
+    constexpr Number kNothing = -std::numeric_limits<Number>::infinity();
+    Lanes<Number> lanes = Lanes<Number>{} + kNothing;
+    const std::int64_t whole = size - size % kLanes;
+    for (std::int64_t i = 0; i < whole; i += kLanes) {
+        Lanes<Number> more;
+        std::memcpy(&more, values + i, sizeof(more));
+        lanes = more > lanes ? more : lanes;
+    }
+    Number most = kNothing;
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+        most = lanes[lane] > most ? lanes[lane] : most;
+    }
+    for (std::int64_t i = whole; i < size; ++i) {
+        most = values[i] > most ? values[i] : most;
+    }
+    return most;
 }
 
 /// eˣ. For fp32: 2ⁿ·eʳ with |r| ≤ ln 2 / 2 and the polynomial of Cephes' expf; within 2 ulp, 0 below −87.3 and infinite

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "models/kernels/accumulate.hpp"
+#include "models/kernels/topk_loss.hpp"
 
 namespace distilld::models {
 namespace {
@@ -272,9 +273,37 @@ void add(Tensor& total, const Tensor& more) {
     }
 }
 
+/// Whether a kernel of one pass computes this loss.
+bool has_kernel(const Tensor& logits, const DistillTargets& rows, const Weights& weights) {
+    return logits.is_cpu() && (weights.kd == 0 || (rows.topk_ids.defined() && weights.divergence.is_forward_kl()));
+}
+
+void rows_to_gradient_in_one_pass(Tensor& logits, const DistillTargets& rows, const Weights& weights,
+                                  ChunkSums& totals) {
+    const auto type = logits.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+    kernels::LossTargets targets;
+    targets.labels = rows.labels.contiguous();
+    if (weights.kd != 0) {
+        targets.ids = rows.topk_ids.contiguous();
+        targets.probabilities = rows.topk_probabilities.to(type).contiguous();
+        targets.tail_probability = rows.tail_probability.to(type).contiguous();
+        targets.negative_entropy = rows.negative_entropy.to(type).contiguous();
+    }
+    const kernels::LossValues values =
+        kernels::topk_loss(logits, targets, {weights.ce, weights.kd, weights.temperature});
+    totals.kd.add_(values.kl.sum(), weights.temperature * weights.temperature);
+    if (values.ce.defined()) {
+        totals.ce.add_(values.ce.sum());
+    }
+}
+
 /// Turns `logits` [n, V] of a chunk into the gradient with respect to them, in place and in their dtype. The formulas'
 /// other tensors exist for one block of rows at a time.
 void rows_to_gradient(Tensor& logits, const DistillTargets& targets, const Weights& weights, ChunkSums& totals) {
+    if (has_kernel(logits, targets, weights)) {
+        rows_to_gradient_in_one_pass(logits, targets, weights, totals);
+        return;
+    }
     const auto type = logits.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
     const std::int64_t step = std::max<std::int64_t>(1, kBlockElements / logits.size(1));
     for (std::int64_t begin = 0; begin < logits.size(0); begin += step) {
