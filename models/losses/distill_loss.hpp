@@ -82,10 +82,11 @@ struct DistillLossGradients {
 /// exponential counts as 1e-30, so log q_tail is finite.
 ///
 /// Rows are processed in chunks (loss_chunks.hpp): only one chunk's logits exist at a time and are turned into their
-/// gradient in place, one block of rows at a time. In addition there are up to 80 MiB of intermediate tensors and, with
-/// hidden states, the teacher's logits of the chunk in the head's dtype (tests/unit/models/losses/loss_memory_test.cpp
-/// prints them). Softmax and sums are fp32 (fp64 for fp64 input) for every dtype of hidden; matrix products run in
-/// hidden's dtype.
+/// gradient in place: on the CPU, forward KL against top-k targets and cross entropy alone row by row
+/// (kernels/topk_loss.hpp), the others one block of rows at a time. In addition there are up to 80 MiB of intermediate
+/// tensors and, with hidden states, the teacher's logits of the chunk in the head's dtype
+/// (tests/unit/models/losses/loss_memory_test.cpp prints them). Softmax and sums are fp32 (fp64 for fp64 input) for
+/// every dtype of hidden; matrix products run in hidden's dtype.
 ///
 /// hidden [n, H], head [V, H]: the same dtype (f32, bf16 or f64) and device. `gradients` null: the sums only.
 ///
