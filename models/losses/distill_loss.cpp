@@ -13,7 +13,8 @@ namespace {
 
 using torch::Tensor;
 
-/// Elements of a block: intermediate tensors exist for one block at a time, 16 MiB in fp32.
+/// Elements of a block on the CPU: intermediate tensors exist for one block at a time, 16 MiB in fp32, near the caches.
+/// On other devices the block is the whole chunk, because each block costs about 55 launches.
 constexpr std::int64_t kBlockElements = std::int64_t{1} << 22;
 
 /// Sums over rows as double scalars on the device, so that no block waits for a copy to the host.
@@ -305,7 +306,8 @@ void rows_to_gradient(Tensor& logits, const DistillTargets& targets, const Weigh
         return;
     }
     const auto type = logits.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
-    const std::int64_t step = std::max<std::int64_t>(1, kBlockElements / logits.size(1));
+    const std::int64_t step =
+        logits.is_cpu() ? std::max<std::int64_t>(1, kBlockElements / logits.size(1)) : logits.size(0);
     for (std::int64_t begin = 0; begin < logits.size(0); begin += step) {
         const std::int64_t end = std::min(begin + step, logits.size(0));
         Tensor block = logits.slice(0, begin, end);

@@ -83,10 +83,10 @@ struct DistillLossGradients {
 ///
 /// Rows are processed in chunks (loss_chunks.hpp): only one chunk's logits exist at a time and are turned into their
 /// gradient in place: on the CPU, forward KL against top-k targets and cross entropy alone row by row
-/// (kernels/topk_loss.hpp), the others one block of rows at a time. In addition there are up to 80 MiB of intermediate
-/// tensors and, with hidden states, the teacher's logits of the chunk in the head's dtype
-/// (tests/unit/models/losses/loss_memory_test.cpp prints them). Softmax and sums are fp32 (fp64 for fp64 input) for
-/// every dtype of hidden; matrix products run in hidden's dtype.
+/// (kernels/topk_loss.hpp), the others one block of rows at a time. In addition there are up to 80 MiB (off the CPU up
+/// to five fp32 copies of the chunk) of intermediate tensors and, with hidden states, the teacher's logits of the chunk
+/// in the head's dtype (tests/unit/models/losses/loss_memory_test.cpp prints them). Softmax and sums are fp32 (fp64 for
+/// fp64 input) for every dtype of hidden; matrix products run in hidden's dtype.
 ///
 /// hidden [n, H], head [V, H]: the same dtype (f32, bf16 or f64) and device. `gradients` null: the sums only.
 ///

@@ -37,10 +37,13 @@ std::optional<double> scale_of_scores(const LayerPlace& place) {
     return config.scores_scaled_by_layer ? whole / static_cast<double>(place.number + 1) : whole;
 }
 
+/// libtorch's flash attention for CPUs takes fewer heads of keys since 2.9 (its pull request 157893).
+constexpr bool kFewerHeadsOnCpu = TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9);
+
 /// Whether attention takes grouped keys without repeating them. Off the CPU only flash attention does, in half
 /// precision and without a mask; the other kernels would hold a [T, T] matrix per head.
 bool takes_fewer_heads(const torch::Tensor& query, bool masked) {
-    return query.device().is_cpu() || (query.element_size() == 2 && !masked);
+    return query.device().is_cpu() ? kFewerHeadsOnCpu : query.element_size() == 2 && !masked;
 }
 
 /// [B, heads, T, D] -> [B, heads · times, T, D]: each head is repeated `times` times in a row.

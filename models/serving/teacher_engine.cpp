@@ -69,12 +69,16 @@ class TeacherEngine final : public TeacherScorer {
         const auto vocabulary = static_cast<std::int64_t>(model_.vocabulary_size);
         const std::int64_t chunk = std::max<std::int64_t>(1, kChunkElements / vocabulary);
         const std::int64_t block = std::max<std::int64_t>(1, kBlockElements / vocabulary);
-        for (std::int64_t begin = 0; begin < positions; begin += chunk) {
-            const std::int64_t count = std::min(chunk, positions - begin);
-            const torch::Tensor logits = network_->project(hidden.narrow(0, begin, count));
+        const std::vector<std::int64_t> wanted = wanted_positions(request);
+        const auto all = static_cast<std::int64_t>(wanted.size());
+        for (std::int64_t begin = 0; begin < all; begin += chunk) {
+            const std::int64_t count = std::min(chunk, all - begin);
+            const std::span numbers(wanted.data() + begin, static_cast<std::size_t>(count));
+            const torch::Tensor logits = network_->project(rows_of(hidden, numbers));
             for (std::int64_t row = 0; row < count; row += block) {
-                const torch::Tensor part = logits.narrow(0, row, std::min(block, count - row));
-                if (auto added = add_block(request, ids, begin + row, part, result); !added) {
+                const std::int64_t size = std::min(block, count - row);
+                const auto part = numbers.subspan(static_cast<std::size_t>(row), static_cast<std::size_t>(size));
+                if (auto added = add_block(request, ids, part, logits.narrow(0, row, size), result); !added) {
                     return added.error();
                 }
             }
@@ -91,6 +95,31 @@ class TeacherEngine final : public TeacherScorer {
             std::fill(begin + request.lengths[row], begin + request.columns, 0);
         }
         return ids;
+    }
+
+    /// The positions before the end of their sequence, in order. The others' results stay 0.
+    static std::vector<std::int64_t> wanted_positions(const ScoreRequest& request) {
+        std::vector<std::int64_t> wanted;
+        wanted.reserve(std::size_t{request.rows} * request.columns);
+        for (std::int64_t row = 0; row < request.rows; ++row) {
+            const std::int64_t length =
+                request.lengths.empty() ? request.columns : request.lengths[static_cast<std::size_t>(row)];
+            for (std::int64_t column = 0; column < length; ++column) {
+                wanted.push_back(row * request.columns + column);
+            }
+        }
+        return wanted;
+    }
+
+    /// Shares memory if they follow each other.
+    static torch::Tensor rows_of(const torch::Tensor& hidden, std::span<const std::int64_t> numbers) {
+        const auto count = static_cast<std::int64_t>(numbers.size());
+        if (numbers.back() - numbers.front() + 1 == count) {
+            return hidden.narrow(0, numbers.front(), count);
+        }
+        const torch::Tensor index = torch::empty({count}, torch::kInt64);
+        std::ranges::copy(numbers, index.mutable_data_ptr<std::int64_t>());
+        return hidden.index_select(0, index.to(hidden.device()));
     }
 
     void allocate(const ScoreRequest& request, ScoreResult& result) const {
@@ -114,11 +143,12 @@ class TeacherEngine final : public TeacherScorer {
         }
     }
 
-    /// Reduces the logits [n, V] of positions `first`… into `result`.
-    Result<void> add_block(const ScoreRequest& request, const std::vector<std::int64_t>& ids, std::int64_t first,
-                           const torch::Tensor& logits, ScoreResult& result) const {
+    /// Reduces the logits [n, V] of n positions into `result`.
+    Result<void> add_block(const ScoreRequest& request, const std::vector<std::int64_t>& ids,
+                           std::span<const std::int64_t> positions, const torch::Tensor& logits,
+                           ScoreResult& result) const {
         if (request.mode == ScoreRequest::Mode::logits) {
-            if (auto added = add_logits(request, first, logits, result); !added) {
+            if (auto added = add_logits(request, positions, logits, result); !added) {
                 return added;
             }
             if (!request.token_logprobs) {
@@ -136,7 +166,7 @@ class TeacherEngine final : public TeacherScorer {
             for (std::int64_t row = begin; row < end; ++row) {
                 const std::span<const float> values(
                     static_cast<const float*>(logprobs.const_data_ptr()) + row * logprobs.size(1), vocabulary);
-                const auto position = static_cast<std::size_t>(first + row);
+                const auto position = static_cast<std::size_t>(positions[static_cast<std::size_t>(row)]);
                 if (request.mode == ScoreRequest::Mode::topk) {
                     add_top_k(request.top_k, position, values, best, result);
                 }
@@ -148,21 +178,26 @@ class TeacherEngine final : public TeacherScorer {
         return {};
     }
 
-    Result<void> add_logits(const ScoreRequest& request, std::int64_t first, const torch::Tensor& logits,
-                            ScoreResult& result) const {
+    Result<void> add_logits(const ScoreRequest& request, std::span<const std::int64_t> positions,
+                            const torch::Tensor& logits, ScoreResult& result) const {
         const torch::Tensor wide = logits.to(torch::kFloat).cpu().contiguous();
         if (!torch::isfinite(wide).all().item<bool>()) {
             return not_finite();
         }
-        const std::size_t offset = static_cast<std::size_t>(first) * model_.vocabulary_size;
-        const auto count = static_cast<std::size_t>(wide.numel());
+        const auto copy_rows = [&](const torch::Tensor& values, auto* out) {
+            const std::size_t size = model_.vocabulary_size;
+            const auto* from = static_cast<const std::byte*>(values.const_data_ptr());
+            for (const std::int64_t position : positions) {
+                std::memcpy(out + static_cast<std::size_t>(position) * size, from, size * sizeof(*out));
+                from += size * sizeof(*out);
+            }
+        };
         if (request.logits_type == ScoreRequest::LogitsType::f32) {
-            std::memcpy(result.logits_f32.data() + offset, wide.const_data_ptr(), count * sizeof(float));
+            copy_rows(wide, result.logits_f32.data());
             return {};
         }
         constexpr double kMaxHalf = 65504.0;
-        const torch::Tensor half = wide.clamp(-kMaxHalf, kMaxHalf).to(torch::kHalf);
-        std::memcpy(result.logits_f16.data() + offset, half.const_data_ptr(), count * sizeof(std::uint16_t));
+        copy_rows(wide.clamp(-kMaxHalf, kMaxHalf).to(torch::kHalf), result.logits_f16.data());
         return {};
     }
 

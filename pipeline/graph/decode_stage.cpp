@@ -17,7 +17,7 @@ struct DecodeStage::Place {
     }
     ~Place() {
         --stage.running_;
-        stage.turn_.notify();
+        stage.wake_next();
         stage.note_state();
     }
     Place(const Place&) = delete;
@@ -28,23 +28,29 @@ struct DecodeStage::Place {
 
 DecodeStage::DecodeStage(asio::any_io_executor io, asio::any_io_executor decode, std::uint32_t max_at_once,
                          TraceWriter* trace)
-    : decode_(std::move(decode)), max_at_once_(max_at_once), trace_(trace), turn_(std::move(io)) {
+    : decode_(std::move(decode)), max_at_once_(max_at_once), trace_(trace), io_(std::move(io)) {
     note_state();
 }
 
 asio::awaitable<FetchResult<TeacherTargets>> DecodeStage::decode(AnswerKey key, EncodedAnswer answer) {
     struct Waiting {
-        DecodeStage& stage;
-        std::multiset<AnswerKey>::iterator mine;
+        Waiting(DecodeStage& the_stage, AnswerKey key)
+            : stage(the_stage), turn(stage.io_), mine(stage.waiting_.emplace(key, &turn)) {}
         ~Waiting() {
             stage.waiting_.erase(mine);
-            stage.turn_.notify();  // it may have been woken and cancelled: pass the turn on
+            stage.wake_next();  // it may have been woken and cancelled: pass the turn on
         }
+        Waiting(const Waiting&) = delete;
+        Waiting& operator=(const Waiting&) = delete;
+
+        DecodeStage& stage;
+        Condition turn;
+        std::multimap<AnswerKey, Condition*>::iterator mine;
     };
     {
-        const Waiting waiting{*this, waiting_.insert(key)};
-        while (running_ >= max_at_once_ || *waiting_.begin() != key) {
-            co_await turn_.wait();
+        Waiting waiting(*this, key);
+        while (running_ >= max_at_once_ || waiting_.begin() != waiting.mine) {
+            co_await waiting.turn.wait();
         }
     }
     const Place place(*this);
@@ -63,6 +69,12 @@ asio::awaitable<FetchResult<TeacherTargets>> DecodeStage::decode(AnswerKey key, 
         trace_->overlapping_span(Stage::decode, "decode", decoded.began, decoded.ended, key.number);
     }
     co_return std::move(decoded.targets);
+}
+
+void DecodeStage::wake_next() {
+    if (running_ < max_at_once_ && !waiting_.empty()) {
+        waiting_.begin()->second->notify();
+    }
 }
 
 void DecodeStage::keep(AnswerKey key, std::optional<TeacherTargets> targets) {

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "pipeline/async/condition.hpp"
 #include "pipeline/core/micro_batch.hpp"
@@ -61,12 +60,14 @@ class DecodeStage {
     struct Place;
 
     void note_state();
+    /// Wakes the answer whose turn it is, if there is a place; not all, since many may wait after an outage.
+    void wake_next();
 
     boost::asio::any_io_executor decode_;
     std::uint32_t max_at_once_;
     TraceWriter* trace_;
-    Condition turn_;
-    std::multiset<AnswerKey> waiting_;  // bytes have arrived; bounded by the requests in flight
+    boost::asio::any_io_executor io_;
+    std::multimap<AnswerKey, Condition*> waiting_;  // bytes have arrived; bounded by the requests in flight
     std::uint32_t running_ = 0;
     std::map<AnswerKey, std::optional<TeacherTargets>> kept_;  // bounded by the scheduler's window
     StageClock clock_{Stage::decode};

@@ -100,13 +100,13 @@ std::optional<FileRule> PathRule::rule_of(const JobSpec& spec) const {
     return rule;
 }
 
-api::SpecViolations PathRule::check(const JobSpec& spec) const {
+api::SpecViolations PathRule::check(const JobSpec& spec, PatternBudget budget) const {
     api::SpecViolations found;
     std::optional<FileRule> rule = this->rule();
     if (!rule) {
         return found;
     }
-    Grounds grounds{*std::move(rule)};
+    Grounds grounds{.rule = *std::move(rule), .budget = budget};
     grounds.kept = grounds.rule.roots;
     if (!grounds.rule.own_folder.empty()) {
         grounds.kept.push_back(grounds.rule.own_folder);

@@ -28,13 +28,14 @@ struct PathRuleOptions {
 
 /// The files and folders that a job spec may name: those below some folders, after links are resolved. An output may
 /// not be or contain one of these folders or the data folder. A pattern is searched only if its first folder is
-/// allowed, within PatternBudget::of_a_request() for the whole spec. Immutable, any thread; reads the disk.
+/// allowed, within one budget for the whole spec. Immutable, any thread; reads the disk.
 class PathRule {
   public:
     explicit PathRule(PathRuleOptions options) : options_(std::move(options)) {}
 
     /// Each forbidden path, with its pointer and the code path_not_allowed. The spec's paths are absolute.
-    [[nodiscard]] api::SpecViolations check(const JobSpec& spec) const;
+    [[nodiscard]] api::SpecViolations check(const JobSpec& spec,
+                                            PatternBudget budget = PatternBudget::of_a_request()) const;
 
     /// The rule for opening files of this spec. nullopt: any file may be opened.
     [[nodiscard]] std::optional<FileRule> rule_of(const JobSpec& spec) const;
@@ -44,7 +45,7 @@ class PathRule {
     struct Grounds {
         FileRule rule;
         std::vector<std::string> kept{};  ///< no output of a job may be or contain one of these
-        PatternBudget budget = PatternBudget::of_a_request();
+        PatternBudget budget;
     };
     // Each returns what is wrong, or an empty text; `path` is as in the spec.
     [[nodiscard]] std::string complaint(const std::string& path, api::PathUse use, Grounds& grounds) const;

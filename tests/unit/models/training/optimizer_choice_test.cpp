@@ -60,6 +60,25 @@ TEST_P(OptimizerChoice, ACheckpointContinuesToTheSameBits) {
     EXPECT_EQ(weights_hash(*uninterrupted), weights_hash(*second));
 }
 
+TEST_P(OptimizerChoice, ForwardSeesTheUpdateAlsoInBf16) {
+    // A student keeps its weights in bf16 between steps; one that was just restored has nothing kept.
+    const test::TemporaryFolder folder;
+    CheckpointStore store(folder / "checkpoints", 1);
+    CausalLmStudentOptions narrow = options();
+    narrow.student.dtype = Dtype::bf16;
+    const auto trained = make(narrow);
+    const auto batch = test::token_batch(0, 4);
+    const double before = trained->evaluate(*batch).ce_sum;
+    train_step(*trained, 0, 0.1);
+    const std::filesystem::path committed = store.commit(1, *trained->snapshot({})).value();
+    const auto restored = make(narrow);
+    EXPECT_EQ(restored->evaluate(*batch).ce_sum, before);
+    ASSERT_TRUE(restored->restore(committed));
+    const double after = trained->evaluate(*batch).ce_sum;
+    EXPECT_NE(after, before);
+    EXPECT_EQ(restored->evaluate(*batch).ce_sum, after);
+}
+
 TEST_P(OptimizerChoice, TheLossFalls) {
     CausalLmStudentOptions plain = options();
     plain.with_teacher = false;
