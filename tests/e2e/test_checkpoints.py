@@ -42,7 +42,8 @@ def test_a_worker_whose_parent_was_killed_saves_its_last_step(distilld, teacher,
     calm = run_report(distilld, spec, tmp_path, "--output", tmp_path / "calm")
     with ChaosProxy(teacher.url) as proxy:
         proxy.hold_after = PROBE + 4 * 5 + 2  # the teacher falls silent in the sixth step
-        spec["teacher"].update(endpoints=[proxy.url], hedge=False)
+        # One request at a time: several arrive in any order, and the one that is held could belong to an earlier step.
+        spec["teacher"].update(endpoints=[proxy.url], hedge=False, max_concurrent=1)
         file = jobs.write_spec(tmp_path / "spec.json", spec)
         if who == "service":
             process = distilld.service(tmp_path / "service")

@@ -227,10 +227,12 @@ def test_signals_that_ask_for_the_end(distilld, teacher, spec, tmp_path):
 
 def test_two_runs_do_not_write_to_one_folder(distilld, teacher, spec, tmp_path):
     """The second waits until the first is done with it, and then goes on from what that left."""
-    file = jobs.write_spec(tmp_path / "spec.json", jobs.changed(spec, {"/checkpoint/every_steps": 2}))
+    # One request at a time: several arrive in any order, and the one that is held could belong to the first step.
+    changes = {"/checkpoint/every_steps": 2, "/teacher/max_concurrent": 1, "/teacher/hedge": False}
+    file = jobs.write_spec(tmp_path / "spec.json", jobs.changed(spec, changes))
     with ChaosProxy(teacher.url) as proxy:
         proxy.hold_after = 2 + 4 * 2 + 1  # the probe, two steps, part of the third
-        first = distilld.start("run", file, "--teacher-endpoint", proxy.url, "--set", "/teacher/hedge=false")
+        first = distilld.start("run", file, "--teacher-endpoint", proxy.url)
         # The answers of a step are there before the step is done.
         wait_until(lambda: (tmp_path / "student" / "checkpoints" / "step-00000002").is_dir(), "the second step")
         second = distilld.start("run", file, "--resume")
