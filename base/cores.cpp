@@ -116,17 +116,20 @@ std::string cpuinfo() {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-bool multiplies_bf16(std::string_view cpuinfo) {
+Bf16Products bf16_products(std::string_view cpuinfo) {
     while (!cpuinfo.empty()) {
         const std::string_view line = cpuinfo.substr(0, cpuinfo.find('\n'));
         if (line.starts_with("flags")) {
             const std::string words = std::string(line) + ' ';
             const auto has = [&words](const char* flag) { return words.find(flag) != std::string::npos; };
-            return (has(" amx_bf16 ") && has(" amx_tile ")) || has(" avx512_bf16 ");
+            if (has(" amx_bf16 ") && has(" amx_tile ")) {
+                return Bf16Products::tiles;
+            }
+            return has(" avx512_bf16 ") ? Bf16Products::dot_products : Bf16Products::none;
         }
         cpuinfo.remove_prefix(line.size() == cpuinfo.size() ? line.size() : line.size() + 1);
     }
-    return false;
+    return Bf16Products::none;
 }
 
 }  // namespace distilld
