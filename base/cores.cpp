@@ -116,20 +116,17 @@ std::string cpuinfo() {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-Bf16Products bf16_products(std::string_view cpuinfo) {
+bool multiplies_bf16(std::string_view cpuinfo) {
     while (!cpuinfo.empty()) {
         const std::string_view line = cpuinfo.substr(0, cpuinfo.find('\n'));
         if (line.starts_with("flags")) {
             const std::string words = std::string(line) + ' ';
             const auto has = [&words](const char* flag) { return words.find(flag) != std::string::npos; };
-            if (has(" amx_bf16 ") && has(" amx_tile ")) {
-                return Bf16Products::tiles;
-            }
-            return has(" avx512_bf16 ") ? Bf16Products::dot_products : Bf16Products::none;
+            return (has(" amx_bf16 ") && has(" amx_tile ")) || has(" avx512_bf16 ");
         }
         cpuinfo.remove_prefix(line.size() == cpuinfo.size() ? line.size() : line.size() + 1);
     }
-    return Bf16Products::none;
+    return false;
 }
 
 }  // namespace distilld

@@ -47,9 +47,8 @@ class CoreSet {
 /// The text of /proc/cpuinfo.
 [[nodiscard]] std::string cpuinfo();
 
-/// How the first processor in the text of /proc/cpuinfo multiplies bf16: with tiles (AMX), with AVX512-BF16's dot
-/// products, or not at all.
-enum class Bf16Products { none, dot_products, tiles };
-[[nodiscard]] Bf16Products bf16_products(std::string_view cpuinfo);
+/// Whether the first processor in the text of /proc/cpuinfo has instructions for bf16 products: tiles (AMX), or
+/// AVX512-BF16's dot products.
+[[nodiscard]] bool multiplies_bf16(std::string_view cpuinfo);
 
 }  // namespace distilld

@@ -5,8 +5,6 @@
 #include <optional>
 #include <vector>
 
-#include "models/network/blocked_attention.hpp"
-
 namespace distilld::models {
 
 namespace {
@@ -141,9 +139,6 @@ torch::Tensor Attention::mix(const torch::Tensor& query, const torch::Tensor& ke
         if (window_ && columns > *window_) {
             mask = seen(columns, query.device());
         }
-        if (!mask && prefers_blocked_attention(query)) {
-            return blocked_attention(query, key, value, scale()).transpose(1, 2).reshape({rows, columns, -1});
-        }
         const bool fewer = heads_ != key_heads_;
         const bool repeats = fewer && !takes_fewer_heads(query, mask.has_value());
         const std::int64_t times = heads_ / key_heads_;
@@ -163,15 +158,12 @@ torch::Tensor Attention::mix_in_steps(const torch::Tensor& query, const torch::T
         return heads_ == key_heads_ ? heads : repeated_heads(heads, heads_ / key_heads_);
     };
     const auto keys = for_each_query(key).to(scored_in).transpose(-1, -2);
-    const auto scores = torch::matmul(query.to(scored_in), keys) * scale();
+    const double scale = scale_.value_or(1.0 / std::sqrt(static_cast<double>(head_dim_)));
+    const auto scores = torch::matmul(query.to(scored_in), keys) * scale;
     const auto hidden = torch::logical_not(seen(query.size(2), query.device()));
     const auto weights =
         torch::softmax(scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()), -1, wide).to(type);
     return torch::matmul(dropout_.forward(weights, part), for_each_query(value));
-}
-
-double Attention::scale() const {
-    return scale_.value_or(1.0 / std::sqrt(static_cast<double>(head_dim_)));
 }
 
 torch::Tensor Attention::seen(std::int64_t columns, const torch::Device& device) const {

@@ -40,7 +40,6 @@ class Attention {
     /// Without a fused kernel: [B, heads, T, D]. Needs [B, heads, T, T] of memory.
     [[nodiscard]] torch::Tensor mix_in_steps(const torch::Tensor& query, const torch::Tensor& key,
                                              const torch::Tensor& value, std::uint64_t part) const;
-    [[nodiscard]] double scale() const;
     /// The positions [T] that each position [T] sees.
     [[nodiscard]] torch::Tensor seen(std::int64_t columns, const torch::Device& device) const;
 

@@ -29,8 +29,7 @@ ComputeDtype resolve_dtype(Dtype wanted, const torch::Device& device, std::strin
         case Dtype::auto_select:
             break;
     }
-    return device.is_cuda() || (device.is_cpu() && bf16_products(cpuinfo) != Bf16Products::none) ? ComputeDtype::bf16
-                                                                                                 : ComputeDtype::fp32;
+    return device.is_cuda() || (device.is_cpu() && multiplies_bf16(cpuinfo)) ? ComputeDtype::bf16 : ComputeDtype::fp32;
 }
 
 ComputeDtype resolve_dtype(Dtype wanted, const torch::Device& device) {

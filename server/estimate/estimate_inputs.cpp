@@ -13,7 +13,7 @@ EstimateInputs read_estimate_inputs(const JobSpec& spec, JobInspection inspectio
     if (spec.kind == JobKind::generate) {
         return inputs;
     }
-    inputs.bf16 = bf16_products(cpuinfo()) != Bf16Products::none || spec.student.device.starts_with("cuda");
+    inputs.bf16 = multiplies_bf16(cpuinfo()) || spec.student.device.starts_with("cuda");
     inputs.student = std::move(inspection.student);
     inputs.rows = inspection.rows;
     if (const TeacherSpec* teacher = spec.teacher(); teacher != nullptr && !teacher->model_dir.empty()) {
