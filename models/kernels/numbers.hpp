@@ -129,7 +129,8 @@ DISTILLD_INLINE float exponential(float x) {
     constexpr float kLn2Low = -2.12194440e-4F;
     // Adding and subtracting 1.5·2²³ rounds to a whole number.
     constexpr float kRound = 12582912.0F;
-    const float bounded = x < -87.3F ? -87.3F : (x > 88.7F ? 88.7F : x);
+    // NaN becomes a number here: its conversion to a whole number would be undefined.
+    const float bounded = x > -87.3F ? (x < 88.7F ? x : 88.7F) : -87.3F;
     const float n = (bounded * kLog2 + kRound) - kRound;
     const float r = (bounded - n * kLn2High) - n * kLn2Low;
     float p = 1.9875691500e-4F;
