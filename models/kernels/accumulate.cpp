@@ -7,7 +7,7 @@
 #include "models/kernels/numbers.hpp"
 #include "models/kernels/parallel.hpp"
 
-namespace distilld::models::kernels {
+namespace distilld::kernels {
 namespace {
 
 struct Addition {
@@ -31,4 +31,4 @@ void add_converted(torch::Tensor& total, const torch::Tensor& addition) {
                 [&work](std::int64_t begin, std::int64_t end) { run_widest<Addition>(&work, begin, end); });
 }
 
-}  // namespace distilld::models::kernels
+}  // namespace distilld::kernels

@@ -2,7 +2,7 @@
 
 #include <torch/torch.h>
 
-namespace distilld::models::kernels {
+namespace distilld::kernels {
 
 /// Calls `work.template operator()<T>()` with the element type of `type`: fp32, bf16 or fp64.
 template <typename Work>
@@ -30,8 +30,10 @@ template <typename T>
     if (!tensor.defined()) {
         return nullptr;
     }
-    TORCH_CHECK(tensor.is_contiguous() && tensor.device().is_cpu(), "a kernel needs a contiguous tensor on the CPU");
-    return tensor.const_data_ptr<T>();
+    TORCH_CHECK(tensor.is_contiguous() && tensor.device().is_cpu() &&
+                    tensor.scalar_type() == c10::CppTypeToScalarType<T>::value,
+                "a kernel needs a contiguous tensor on the CPU, of its element type");
+    return static_cast<const T*>(tensor.const_data_ptr());
 }
 
 /// The same to write to; the tensor is defined.
@@ -41,4 +43,4 @@ template <typename T>
     return tensor.mutable_data_ptr<T>();
 }
 
-}  // namespace distilld::models::kernels
+}  // namespace distilld::kernels

@@ -7,7 +7,7 @@
 #include "models/kernels/numbers.hpp"
 #include "models/kernels/parallel.hpp"
 
-namespace distilld::models::kernels {
+namespace distilld::kernels {
 namespace {
 
 using torch::Tensor;
@@ -74,4 +74,4 @@ std::pair<Tensor, Tensor> silu_gated_backward(const Tensor& gradient, const Tens
     return {of_gate, of_up};
 }
 
-}  // namespace distilld::models::kernels
+}  // namespace distilld::kernels

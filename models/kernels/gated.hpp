@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace distilld::models::kernels {
+namespace distilld::kernels {
 
 /// silu(gate) · up, where silu(x) = x / (1 + e^−x) (SwiGLU, arXiv 2002.05202). Both have the same shape and dtype
 /// (fp32, bf16 or fp64), are contiguous and on the CPU. silu(gate) is rounded to the dtype, and so is the product.
@@ -15,4 +15,4 @@ namespace distilld::models::kernels {
                                                                           const torch::Tensor& gate,
                                                                           const torch::Tensor& up);
 
-}  // namespace distilld::models::kernels
+}  // namespace distilld::kernels

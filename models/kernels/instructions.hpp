@@ -1,6 +1,6 @@
 #pragma once
 
-namespace distilld::models::kernels {
+namespace distilld::kernels {
 
 #if defined(__x86_64__)
 
@@ -34,4 +34,4 @@ void run_widest(Arguments... arguments) {
     Kernel::run(arguments...);
 }
 
-}  // namespace distilld::models::kernels
+}  // namespace distilld::kernels

@@ -13,7 +13,7 @@
 
 #define DISTILLD_INLINE [[gnu::always_inline]] inline
 
-namespace distilld::models::kernels {
+namespace distilld::kernels {
 
 /// What a kernel computes in for elements of type T: fp32, or fp64 for fp64.
 template <typename T>
@@ -151,4 +151,4 @@ DISTILLD_INLINE double exponential(double x) {
     return std::exp(x);
 }
 
-}  // namespace distilld::models::kernels
+}  // namespace distilld::kernels

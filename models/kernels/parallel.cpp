@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace distilld::models::kernels {
+namespace distilld::kernels {
 
 void in_parallel(std::int64_t count, std::int64_t grain,
                  const std::function<void(std::int64_t begin, std::int64_t end)>& work) {
@@ -28,4 +28,4 @@ std::int64_t grain_of(std::int64_t elements) {
     return std::max<std::int64_t>(1, at::internal::GRAIN_SIZE / std::max<std::int64_t>(elements, 1));
 }
 
-}  // namespace distilld::models::kernels
+}  // namespace distilld::kernels

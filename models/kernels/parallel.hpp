@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace distilld::models::kernels {
+namespace distilld::kernels {
 
 /// Calls `work(begin, end)` for disjoint parts of [0, count) on libtorch's threads and returns when all are done. A
 /// part has about `grain` items or more. Which parts there are depends on the number of threads: `work` must compute
@@ -19,4 +19,4 @@ void in_parallel(std::int64_t count, std::int64_t grain,
 /// Items for a thread to be worth waking: `elements` per item, as many in all as ATen's own kernels want.
 [[nodiscard]] std::int64_t grain_of(std::int64_t elements);
 
-}  // namespace distilld::models::kernels
+}  // namespace distilld::kernels

@@ -9,7 +9,7 @@
 #include "models/kernels/numbers.hpp"
 #include "models/kernels/parallel.hpp"
 
-namespace distilld::models::kernels {
+namespace distilld::kernels {
 namespace {
 
 using torch::Tensor;
@@ -180,4 +180,4 @@ NormGradients rms_norm_backward(const Tensor& gradient, const Tensor& passed, co
     return out;
 }
 
-}  // namespace distilld::models::kernels
+}  // namespace distilld::kernels

@@ -2,7 +2,7 @@
 
 #include <torch/torch.h>
 
-namespace distilld::models::kernels {
+namespace distilld::kernels {
 
 /// What a root mean square norm keeps and returns.
 struct NormedRows {
@@ -30,4 +30,4 @@ struct NormGradients {
                                               const torch::Tensor& stream, const torch::Tensor& scale,
                                               const torch::Tensor& weight, bool with_weight);
 
-}  // namespace distilld::models::kernels
+}  // namespace distilld::kernels

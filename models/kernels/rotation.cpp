@@ -7,7 +7,7 @@
 #include "models/kernels/numbers.hpp"
 #include "models/kernels/parallel.hpp"
 
-namespace distilld::models::kernels {
+namespace distilld::kernels {
 namespace {
 
 using torch::Tensor;
@@ -65,4 +65,4 @@ Tensor rotated(const Tensor& input, const Tensor& cos, const Tensor& sin, int di
     return out;
 }
 
-}  // namespace distilld::models::kernels
+}  // namespace distilld::kernels

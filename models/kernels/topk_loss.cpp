@@ -12,7 +12,7 @@
 #include "models/kernels/numbers.hpp"
 #include "models/kernels/parallel.hpp"
 
-namespace distilld::models::kernels {
+namespace distilld::kernels {
 namespace {
 
 using torch::Tensor;
@@ -201,4 +201,4 @@ LossValues topk_loss(Tensor& logits, const LossTargets& targets, const LossFacto
     return out;
 }
 
-}  // namespace distilld::models::kernels
+}  // namespace distilld::kernels

@@ -2,7 +2,7 @@
 
 #include <torch/torch.h>
 
-namespace distilld::models::kernels {
+namespace distilld::kernels {
 
 /// What the rows of a loss are compared with; all contiguous and on the CPU.
 struct LossTargets {
@@ -31,4 +31,4 @@ struct LossValues {
 /// divergence.hpp for the formulas.
 [[nodiscard]] LossValues topk_loss(torch::Tensor& logits, const LossTargets& targets, const LossFactors& factors);
 
-}  // namespace distilld::models::kernels
+}  // namespace distilld::kernels

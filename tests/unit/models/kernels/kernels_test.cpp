@@ -16,7 +16,7 @@
 #include "models/kernels/rms_norm.hpp"
 #include "models/kernels/rotation.hpp"
 
-namespace distilld::models::kernels {
+namespace distilld::kernels {
 namespace {
 
 using torch::Tensor;
@@ -221,4 +221,4 @@ TEST(Kernels, EverySetOfInstructionsComputesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace distilld::models::kernels
+}  // namespace distilld::kernels
