@@ -22,13 +22,24 @@ struct Addition {
     }
 };
 
-}  // namespace
-
 void add_converted(torch::Tensor& total, const torch::Tensor& addition) {
-    TORCH_CHECK(total.sizes() == addition.sizes(), "add_converted: ", total.sizes(), " and ", addition.sizes());
+    TORCH_CHECK(total.sizes() == addition.sizes(), "accumulate: ", total.sizes(), " and ", addition.sizes());
     const Addition work{mutable_elements<float>(total), elements<c10::BFloat16>(addition)};
     in_parallel(total.numel(), grain_of(1),
                 [&work](std::int64_t begin, std::int64_t end) { run_widest<Addition>(&work, begin, end); });
+}
+
+}  // namespace
+
+void accumulate(torch::Tensor& total, const torch::Tensor& gradient, torch::ScalarType type) {
+    if (!total.defined()) {
+        total = gradient.to(type).contiguous();
+    } else if (total.is_cpu() && total.is_contiguous() && type == torch::kFloat &&
+               gradient.scalar_type() == torch::kBFloat16) {
+        add_converted(total, gradient.contiguous());
+    } else {
+        total.add_(gradient);
+    }
 }
 
 }  // namespace distilld::kernels

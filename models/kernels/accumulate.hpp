@@ -4,8 +4,9 @@
 
 namespace distilld::kernels {
 
-/// total += addition, where `total` is fp32 and `addition` bf16, of the same shape; both contiguous and on the CPU. One
-/// pass over memory: libtorch's addition of two dtypes converts into a tensor of its own first. The bits are the same.
-void add_converted(torch::Tensor& total, const torch::Tensor& addition);
+/// Adds the gradient of a micro-batch, complete, to `total` of dtype `type`; an undefined total becomes the gradient.
+/// bf16 is added to fp32 on the CPU in one pass over memory, because libtorch's addition of two dtypes converts into a
+/// tensor of its own first. The bits are the same. Compute thread, without autograd.
+void accumulate(torch::Tensor& total, const torch::Tensor& gradient, torch::ScalarType type);
 
 }  // namespace distilld::kernels

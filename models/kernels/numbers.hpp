@@ -51,6 +51,17 @@ DISTILLD_INLINE Wide<T> rounded(Wide<T> value) {
 /// Sums in this many lanes, whatever the processor's vectors hold.
 inline constexpr std::int64_t kLanes = 16;
 
+/// Adds lanes in pairs.
+template <typename Number>
+DISTILLD_INLINE Number pair_sum(std::array<Number, kLanes> lanes) {
+    for (std::size_t width = kLanes / 2; width > 0; width /= 2) {
+        for (std::size_t lane = 0; lane < width; ++lane) {
+            lanes[lane] += lanes[lane + width];
+        }
+    }
+    return lanes[0];
+}
+
 /// The sum of `term(i)` for i in [0, size): item i goes to lane i % kLanes, and lanes are added in pairs.
 template <typename Number, typename Term>
 DISTILLD_INLINE Number lane_sum(std::int64_t size, const Term& term) {
@@ -64,12 +75,7 @@ DISTILLD_INLINE Number lane_sum(std::int64_t size, const Term& term) {
     for (std::int64_t i = whole; i < size; ++i) {
         lanes[static_cast<std::size_t>(i - whole)] += term(i);
     }
-    for (std::size_t width = kLanes / 2; width > 0; width /= 2) {
-        for (std::size_t lane = 0; lane < width; ++lane) {
-            lanes[lane] += lanes[lane + width];
-        }
-    }
-    return lanes[0];
+    return pair_sum(lanes);
 }
 
 /// The lanes as a vector, which compilers split into what the processor has.
@@ -91,12 +97,7 @@ DISTILLD_INLINE Number array_sum(const Number* values, std::int64_t size) {
     for (std::int64_t i = whole; i < size; ++i) {
         sums[static_cast<std::size_t>(i - whole)] += values[i];
     }
-    for (std::size_t width = kLanes / 2; width > 0; width /= 2) {
-        for (std::size_t lane = 0; lane < width; ++lane) {
-            sums[lane] += sums[lane + width];
-        }
-    }
-    return sums[0];
+    return pair_sum(sums);
 }
 
 /// The largest value that is not NaN; −∞ if there is none.

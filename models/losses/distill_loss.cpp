@@ -331,14 +331,7 @@ void add_head_gradient(Tensor& total, const Tensor& gradient, const Tensor& hidd
         }
         return;
     }
-    const Tensor product = torch::mm(gradient.t(), hidden);
-    if (!total.defined()) {
-        total = product.to(type);
-    } else if (total.is_cpu()) {
-        kernels::add_converted(total, product);
-    } else {
-        total.add_(product);
-    }
+    kernels::accumulate(total, torch::mm(gradient.t(), hidden), type);
 }
 
 }  // namespace

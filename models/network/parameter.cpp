@@ -80,14 +80,7 @@ torch::Tensor compute_weight(const Parameter& parameter, torch::ScalarType type)
 
 void add_gradient(const torch::Tensor& master, const torch::Tensor& gradient) {
     const torch::NoGradGuard no_grad;
-    torch::Tensor& total = master.mutable_grad();
-    if (!total.defined()) {
-        total = gradient.to(master.scalar_type()).contiguous();
-    } else if (total.is_cpu() && total.is_contiguous() && gradient.scalar_type() != total.scalar_type()) {
-        kernels::add_converted(total, gradient.contiguous());
-    } else {
-        total.add_(gradient);
-    }
+    kernels::accumulate(master.mutable_grad(), gradient, master.scalar_type());
 }
 
 std::uint64_t parameter_count(std::span<const ParameterGroup> groups) {

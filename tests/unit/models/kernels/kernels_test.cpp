@@ -158,9 +158,12 @@ TEST(Kernels, AnAddedGradientHasTheBitsOfLibtorchsAddition) {
     const Tensor total = random({33, 7}, torch::kFloat);
     const Tensor addition = random({33, 7}, torch::kBFloat16, 2);
     Tensor got = total.clone();
-    add_converted(got, addition);
+    accumulate(got, addition, torch::kFloat);
     EXPECT_TRUE(torch::equal(got, total + addition));
-    EXPECT_THROW(add_converted(got, addition.t().contiguous()), c10::Error);
+    EXPECT_THROW(accumulate(got, addition.t().contiguous(), torch::kFloat), c10::Error);
+    Tensor first;
+    accumulate(first, addition, torch::kFloat);
+    EXPECT_TRUE(torch::equal(first, addition.to(torch::kFloat)));
 }
 
 TEST(Kernels, NoBitDependsOnTheNumberOfThreads) {
