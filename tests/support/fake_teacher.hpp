@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -39,7 +40,12 @@ class FakeTeacher final : public TeacherSource {
         boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
         timer.expires_after(std::min<std::chrono::nanoseconds>(fate.latency, deadline));
         auto waiting = timer.async_wait(kTuple);
-        const auto [error] = co_await std::move(waiting);
+        auto [error] = co_await std::move(waiting);
+        while (!error && hold && hold(tokens->number)) {
+            timer.expires_after(std::chrono::milliseconds(1));
+            auto held = timer.async_wait(kTuple);
+            std::tie(error) = co_await std::move(held);
+        }
         --in_flight;
         if (error) {
             co_return FetchError{FailureKind::cancelled, "cancelled", {}};
@@ -66,6 +72,8 @@ class FakeTeacher final : public TeacherSource {
     void close() override {}
 
     std::function<Fate(std::uint64_t micro_batch, std::size_t call)> decide;
+    /// A micro-batch is not answered while this is true of it, asked once a millisecond. Empty: none is held.
+    std::function<bool(std::uint64_t micro_batch)> hold;
     /// Answers are bytes when it is set: decodes those of a micro-batch on the decode thread. A message = they cannot
     /// be.
     std::function<std::optional<std::string>(std::uint64_t micro_batch)> decode;
