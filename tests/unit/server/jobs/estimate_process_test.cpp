@@ -114,11 +114,12 @@ TEST_F(EstimateProcess, F11OneIsKilledWhenWhoeverAskedForItHasLeft) {
 TEST_F(EstimateProcess, F11NoneHoldsTheServiceWhenThatEnds) {
     const auto file = folder_ / "pid";
     {
-        // It writes once it has the request: by then the thread that started it is done with the context.
+        // The estimate in progress holds what it needs of the runner. So the context, which ends the estimate, also
+        // waits for the thread that started the process, and may have just told the context.
+        asio::io_context context(1);
         const EstimateRunner runner =
             make_estimate_processes(shell("read line <&3; echo $$ > " + file.string() + "; while :; do :; done"));
         std::string said;
-        asio::io_context context(1);
         asio::co_spawn(context, ask(runner, said), asio::detached);
         while (test::read_bytes(file).empty()) {
             context.run_for(10ms);
