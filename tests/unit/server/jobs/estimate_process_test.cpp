@@ -114,8 +114,8 @@ TEST_F(EstimateProcess, F11OneIsKilledWhenWhoeverAskedForItHasLeft) {
 TEST_F(EstimateProcess, F11NoneHoldsTheServiceWhenThatEnds) {
     const auto file = folder_ / "pid";
     {
-        // The estimate in progress holds what it needs of the runner. So the context, which ends the estimate, also
-        // waits for the thread that started the process, and may have just told the context.
+        // The estimate in progress owns the runner's thread, which may still use the context after it has started the
+        // process. Declared first, the context is destroyed last: that ends the estimate, which joins the thread.
         asio::io_context context(1);
         const EstimateRunner runner =
             make_estimate_processes(shell("read line <&3; echo $$ > " + file.string() + "; while :; do :; done"));
