@@ -10,6 +10,9 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
+MAX_REPORTS = 2
+MAX_REPORT_LINES = 60
+
 
 class Count:
     def __init__(self):
@@ -51,13 +54,28 @@ def count_cases(file):
     return count
 
 
-def last_words(case):
-    """When and in which case a program died, and what a sanitizer or the system said about that."""
-    output = case.findtext("system-out") or ""
+def last_words(output):
+    """In which case a program died, and what the system said about that."""
     begun = re.findall(r"^\[ RUN      \] (.*)$", output, re.MULTILINE)[-1:]
-    said = re.findall(r"^(?:SUMMARY: .*|terminate called .*|.*: Assertion .*)$", output, re.MULTILINE)[:1]
-    words = [f"after {float(case.get('time')):.0f} s"] + [f"in {name}" for name in begun] + said
-    return "".join(f", {word}" for word in words)
+    said = re.findall(r"^(?:terminate called .*|.*: Assertion .*)$", output, re.MULTILINE)[:1]
+    return "".join(f", {word}" for word in [f"in {name}" for name in begun] + said)
+
+
+def reports(output):
+    """The first reports of sanitizers, each with the case that ran when it was written."""
+    kept = []
+    case, report = "no case", None
+    for line in output.splitlines():
+        if begun := re.match(r"\[ RUN      \] (.*)", line):
+            case = begun[1]
+        if re.search(r"(WARNING|ERROR|FATAL): \w+Sanitizer|runtime error: ", line):
+            report = [f"in {case}: {line}"]
+            kept.append(report)
+        elif report is not None and len(report) < MAX_REPORT_LINES:
+            report.append(line)
+        if line.startswith("SUMMARY: "):
+            report = None
+    return "".join("\n        " + line for report in kept[:MAX_REPORTS] for line in report)
 
 
 def count_phase(folder):
@@ -85,13 +103,15 @@ def count_phase(folder):
         by_program.setdefault(program, Count()).merge(cases)
     for case in ElementTree.parse(folder / "ctest.xml").getroot().iter("testcase"):
         name, outcome = case.get("name"), outcome_of(case)
+        output = case.findtext("system-out") or ""
         cases = by_program.pop(name, None)
         if cases is None:
-            count.add(outcome, f"{name}{last_words(case)}" if outcome == "failed" else name)
+            after = f", after {float(case.get('time')):.0f} s"
+            count.add(outcome, f"{name}{after}{last_words(output)}{reports(output)}" if outcome == "failed" else name)
             continue
         count.merge(cases)
         if outcome == "failed" and cases.failed == 0:
-            count.add("failed", f"{name} (its cases passed, the program failed)")
+            count.add("failed", f"{name} (its cases passed, the program failed){reports(output)}")
     for cases in by_program.values():
         count.merge(cases)
     return count

@@ -138,9 +138,18 @@ TEST_F(TeacherStageTest, PlainTrainingPlansNoBatchTwice) {
 }
 
 TEST_F(TeacherStageTest, AnOutageIsWarnedOfShownAndOver) {
-    const auto began = std::chrono::steady_clock::now();
+    asking_.watch.repeat = 0ms;
+    const auto is_outage = [](const WaitingEvent& wait) {
+        return wait.message.find("http://t: HTTP 503") != std::string::npos;
+    };
+    const auto is_warning = [](const WorkerEvent& event) {
+        const auto* log = std::get_if<LogEvent>(&event);
+        return log != nullptr && log->level == "warn";
+    };
+    // However slow the machine is: the outage lasts until it is reported, and the endpoint is left out.
     teacher_.decide = [&](std::uint64_t, std::size_t call) {
-        const bool out = call > 5 && std::chrono::steady_clock::now() - began < 300ms;
+        const bool reported = std::ranges::any_of(waits(), is_outage) && std::ranges::count_if(events_, is_warning) > 1;
+        const bool out = call > 5 && !reported;
         return out ? FakeTeacher::Fate{0us, FetchError{FailureKind::overloaded, "http://t: HTTP 503", {}}}
                    : FakeTeacher::Fate{100us, {}};
     };
@@ -149,18 +158,14 @@ TEST_F(TeacherStageTest, AnOutageIsWarnedOfShownAndOver) {
     ASSERT_TRUE(outcome.has_value()) << outcome.error().message;
     EXPECT_EQ(outcome->steps_done, 50U);
     const std::vector<WaitingEvent> waits = this->waits();
-    ASSERT_EQ(waits.size(), 2U);
-    EXPECT_EQ(waits[0].code, "teacher_unavailable");
-    EXPECT_NE(waits[0].message.find("http://t: HTTP 503"), std::string::npos);
-    EXPECT_GT(waits[0].since, 1.7e9);
-    EXPECT_EQ(waits[1].code, "");
-    EXPECT_EQ(waits[1].message, "the teacher answers again, after 1 s");
-    std::size_t warnings = 0;
-    for (const WorkerEvent& event : events_) {
-        const auto* log = std::get_if<LogEvent>(&event);
-        warnings += log != nullptr && log->level == "warn" ? 1 : 0;
-    }
-    EXPECT_EQ(warnings, 2U) << "the failures, and that the endpoint is left out";
+    // A slow machine may also see a hang.
+    const auto outage = std::ranges::find_if(waits, is_outage);
+    ASSERT_LT(outage, waits.end() - 1);
+    EXPECT_EQ(outage->code, "teacher_unavailable");
+    EXPECT_GT(outage->since, 1.7e9);
+    EXPECT_EQ((outage + 1)->code, "");
+    EXPECT_TRUE((outage + 1)->message.starts_with("the teacher answers again, after ")) << (outage + 1)->message;
+    EXPECT_EQ(std::ranges::count_if(events_, is_warning), 2) << "the failures, and that the endpoint is left out";
 }
 
 TEST_F(TeacherStageTest, AHangIsShownAndOver) {
