@@ -380,6 +380,9 @@ DistillLossScalars distill_loss_scalars(const Tensor& hidden, const Tensor& head
             torch::mm_out(out, gradient, w);
         }
         if (gradients->with_head) {
+            if (begin == 0 && gradients->before_head) {
+                gradients->before_head();
+            }
             add_head_gradient(gradients->head, gradient, rows, sum_type);
         }
     }

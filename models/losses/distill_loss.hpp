@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "models/losses/divergence.hpp"
 #include "models/losses/loss_chunks.hpp"
@@ -61,6 +62,7 @@ struct DistillLossGradients {
     torch::Tensor hidden;   ///< out: [n, H] in hidden's dtype
     torch::Tensor head;     ///< in and out: [V, H] f32 (f64 for f64 input), accumulated; undefined counts as zeros
     bool with_head = true;  ///< false: the head is frozen, and `head` is unchanged
+    std::function<void()> before_head;  ///< called before the first addition to `head`, which it may set. May be empty
 };
 
 /// Distillation loss of the rows and its gradients, without autograd:

@@ -65,7 +65,7 @@ Attention::Attention(const LayerPlace& place)
       window_(place.config.sliding_window),
       scale_(scale_of_scores(place)),
       scores_in_fp32_(place.config.scores_in_fp32),
-      dropout_(place.clock, place.config.dropout.attention, place.name("attention weights")) {
+      dropout_(place.dropout_seed, place.config.dropout.attention, place.name("attention weights")) {
     const DecoderConfig& config = place.config;
     if (config.query_key_norm) {
         query_norm_.emplace(place.group, place.name(place.names.query_norm), head_dim_, config.norm_epsilon);

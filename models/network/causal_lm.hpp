@@ -87,9 +87,9 @@ class CausalLm {
     [[nodiscard]] AdapterSet* adapters() const noexcept { return adapters_.get(); }
     void set_adapters(std::unique_ptr<AdapterSet> adapters);
 
-    /// The seed of dropout, and the current micro-batch.
-    [[nodiscard]] DropoutClock& dropout_clock() noexcept { return dropout_clock_; }
-    [[nodiscard]] const DropoutClock& dropout_clock() const noexcept { return dropout_clock_; }
+    /// The seed of dropout.
+    [[nodiscard]] const std::uint64_t& dropout_seed() const noexcept { return dropout_seed_; }
+    void set_dropout_seed(std::uint64_t seed) noexcept { dropout_seed_ = seed; }
 
     /// For exports and checkpoints; set by make_ternary().
     void set_ternary_modules(TernaryModules modules) { ternary_ = std::move(modules); }
@@ -108,7 +108,7 @@ class CausalLm {
 
   private:
     std::unique_ptr<AdapterSet> adapters_;
-    DropoutClock dropout_clock_;
+    std::uint64_t dropout_seed_ = 0;
     TernaryModules ternary_;
 };
 

@@ -28,7 +28,7 @@ class DecoderLayer {
           attention_(place),
           middle_norm_(place.group, place.name(place.names.post_attention_norm), place.config),
           mlp_(place),
-          dropout_(place.clock, place.config.dropout.residual, place.name("residual")) {}
+          dropout_(place.dropout_seed, place.config.dropout.residual, place.name("residual")) {}
 
     [[nodiscard]] torch::Tensor forward(const torch::Tensor& hidden, const RotaryPositions::Angles& angles,
                                         const DocumentGroups& documents) const {
@@ -80,7 +80,7 @@ class Decoder final : public CausalLm {
           positions_(has_learned_positions() ? &declare_table(groups_.front(), config_.family->names.positions,
                                                               config_.decoder.max_position_embeddings)
                                              : nullptr),
-          embedding_dropout_(dropout_clock(), config_.decoder.dropout.embedding, "embedding"),
+          embedding_dropout_(dropout_seed(), config_.decoder.dropout.embedding, "embedding"),
           layers_(declare_layers()),
           final_norm_(groups_.back(), config_.family->names.final_norm, config_.decoder),
           head_(config_.decoder.tie_word_embeddings
@@ -191,7 +191,7 @@ class Decoder final : public CausalLm {
             ParameterGroup& group = groups_[layers.size() + 1];
             group.name = "layers." + std::to_string(layer);
             const DecoderNames& names = config_.family->names;
-            layers.emplace_back(LayerPlace{group, config_.decoder, names, dropout_clock(), layer,
+            layers.emplace_back(LayerPlace{group, config_.decoder, names, dropout_seed(), layer,
                                            std::string(names.layers) + "." + std::to_string(layer) + "."});
         }
         return layers;

@@ -43,14 +43,14 @@ std::uint64_t dropout_key(std::uint64_t seed, std::uint64_t micro_batch, std::ui
     return mixed(mixed(mixed(seed + kStep) + micro_batch) + place);
 }
 
-Dropout::Dropout(const DropoutClock& clock, double rate, std::string_view place)
-    : clock_(&clock), rate_(rate), place_(number_of_name(place)) {}
+Dropout::Dropout(const std::uint64_t& seed, double rate, std::string_view place)
+    : seed_(&seed), rate_(rate), place_(number_of_name(place)) {}
 
 Tensor Dropout::forward(const Tensor& input, std::uint64_t part) const {
     if (!active()) {
         return input;
     }
-    return input * dropout_mask(input, rate_, dropout_key(clock_->seed, *clock_->micro_batch, place_ + part));
+    return input * dropout_mask(input, rate_, dropout_key(*seed_, MicroBatchScope::current()->number(), place_ + part));
 }
 
 std::uint64_t number_of_name(std::string_view name) noexcept {

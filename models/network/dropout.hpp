@@ -3,45 +3,28 @@
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
+
+#include "models/network/gradient_order.hpp"
 
 /// Dropout with masks that depend on numbers, never on a generator's state: a resumed run, or one that computes a block
 /// twice (gradient checkpointing), draws the same masks.
 namespace distilld::models {
 
-/// The micro-batch that a network computes; nullopt: not training, no dropout.
-struct DropoutClock {
-    std::uint64_t seed = 0;
-    std::optional<std::uint64_t> micro_batch;
-};
-
-/// Sets the clock for a forward and its backward pass.
-class DropoutScope {
-  public:
-    DropoutScope(DropoutClock& clock, std::uint64_t micro_batch) : clock_(clock) { clock_.micro_batch = micro_batch; }
-    ~DropoutScope() { clock_.micro_batch.reset(); }
-    DropoutScope(const DropoutScope&) = delete;
-    DropoutScope& operator=(const DropoutScope&) = delete;
-
-  private:
-    DropoutClock& clock_;
-};
-
-/// Dropout at one place of a network.
+/// Dropout at one place of a network, while the thread computes a micro-batch (MicroBatchScope).
 class Dropout {
   public:
-    /// `rate` in [0, 1); `clock` outlives this. Two places of a network have different names.
-    Dropout(const DropoutClock& clock, double rate, std::string_view place);
+    /// `rate` in [0, 1); `seed` outlives this. Two places of a network have different names.
+    Dropout(const std::uint64_t& seed, double rate, std::string_view place);
 
-    /// Whether it is active now.
-    [[nodiscard]] bool active() const noexcept { return rate_ > 0 && clock_->micro_batch.has_value(); }
+    /// Whether it is active now, in this thread.
+    [[nodiscard]] bool active() const noexcept { return rate_ > 0 && MicroBatchScope::current() != nullptr; }
 
     /// Multiplies `input` by a mask of dropout_mask(). `part` distinguishes several tensors in one pass.
     [[nodiscard]] torch::Tensor forward(const torch::Tensor& input, std::uint64_t part = 0) const;
 
   private:
-    const DropoutClock* clock_;
+    const std::uint64_t* seed_;
     double rate_;
     std::uint64_t place_;
 };

@@ -17,7 +17,7 @@ struct LayerPlace {
     ParameterGroup& group;
     const DecoderConfig& config;
     const DecoderNames& names;
-    const DropoutClock& clock;  ///< outlives the parts
+    const std::uint64_t& dropout_seed;  ///< outlives the parts
     std::int64_t number = 0;    ///< the layer's number, from 0
     std::string prefix;         ///< prefix of all names in the layer
 

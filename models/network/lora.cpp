@@ -60,13 +60,13 @@ Result<void> check_adapters(const SafetensorsFile& file, const std::vector<Param
 
 }  // namespace
 
-LoraAdapter::LoraAdapter(ParameterGroup& group, const Linear& module, const LoraSpec& spec, const DropoutClock& clock)
+LoraAdapter::LoraAdapter(ParameterGroup& group, const Linear& module, const LoraSpec& spec, const std::uint64_t& dropout_seed)
     : a_(&declare_parameter(group, kPrefix + module.name() + ".lora_A.weight",
                             {static_cast<std::int64_t>(spec.r), module.inputs()}, InitialValues::normal)),
       b_(&declare_parameter(group, kPrefix + module.name() + ".lora_B.weight",
                             {module.outputs(), static_cast<std::int64_t>(spec.r)}, InitialValues::zeros)),
       scaling_(spec.alpha / static_cast<double>(spec.r)),
-      dropout_(clock, spec.dropout, module.name()) {}
+      dropout_(dropout_seed, spec.dropout, module.name()) {}
 
 Tensor LoraAdapter::add_to(const Tensor& output, const Tensor& input) const {
     const auto type = input.scalar_type();
@@ -85,7 +85,7 @@ Result<void> declare_adapters(CausalLm& network, const LoraSpec& spec, std::uint
     set->spec = spec;
     set->spec.target_modules = std::move(*targets);
     set->seed = seed;
-    network.dropout_clock().seed = seed;
+    network.set_dropout_seed(seed);
     set->files.scaling = spec.alpha / static_cast<double>(spec.r);
     set->files.merge = spec.merge;
     for (ParameterGroup& group : network.groups()) {
@@ -99,7 +99,7 @@ Result<void> declare_adapters(CausalLm& network, const LoraSpec& spec, std::uint
             continue;
         }
         auto adapter =
-            std::make_unique<const LoraAdapter>(network.groups()[group], *linear, set->spec, network.dropout_clock());
+            std::make_unique<const LoraAdapter>(network.groups()[group], *linear, set->spec, network.dropout_seed());
         set->files.modules.push_back({linear->name(), adapter->a().name, adapter->b().name, linear->transposed()});
         linear->adapt(std::move(adapter));
     }

@@ -25,7 +25,7 @@ class CausalLm;
 class LoraAdapter {
   public:
     /// Declares both in `group`, under PEFT's names ("base_model.model.…q_proj.lora_A.weight"). `clock` outlives this.
-    LoraAdapter(ParameterGroup& group, const Linear& module, const LoraSpec& spec, const DropoutClock& clock);
+    LoraAdapter(ParameterGroup& group, const Linear& module, const LoraSpec& spec, const std::uint64_t& dropout_seed);
 
     /// `output` [.., outputs] of the module for `input` [.., inputs] -> output plus adapter.
     [[nodiscard]] torch::Tensor add_to(const torch::Tensor& output, const torch::Tensor& input) const;

@@ -45,7 +45,10 @@ class RmsNormed : public torch::autograd::Function<RmsNormed> {
             as_rows(gradients[1]), as_rows(passed), as_rows(stream), saved[1],
             saved[2].to(stream.scalar_type()).contiguous(), context->saved_data["trains"].toBool());
         const Tensor of_stream = back.stream.view(stream.sizes());
-        return {of_stream, added ? of_stream : Tensor(), back.weight, Tensor()};
+        if (back.weight.defined()) {
+            add_gradient(saved[2], back.weight);
+        }
+        return {of_stream, added ? of_stream : Tensor(), Tensor(), Tensor()};
     }
 };
 

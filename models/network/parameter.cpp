@@ -6,8 +6,27 @@
 #include <utility>
 
 #include "models/kernels/accumulate.hpp"
+#include "models/network/gradient_order.hpp"
 
 namespace distilld::models {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// A master in another dtype. Its backward adds the gradient to the master's itself.
+struct ConvertedWeight : torch::autograd::Function<ConvertedWeight> {
+    static torch::Tensor forward(AutogradContext* context, const torch::Tensor& master, torch::ScalarType type) {
+        context->save_for_backward({master});
+        return master.to(type);
+    }
+    static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+        add_gradient(context->get_saved_variables()[0], gradients[0]);
+        return {torch::Tensor(), torch::Tensor()};
+    }
+};
+
+}  // namespace
 
 Parameter& declare_parameter(ParameterGroup& group, std::string name, std::vector<std::int64_t> shape,
                              InitialValues initial) {
@@ -57,6 +76,14 @@ void keep_converted(Parameter& parameter, torch::Tensor value) {
     parameter.trainable = false;
 }
 
+torch::Tensor weight_of(const Parameter& parameter, torch::ScalarType type) {
+    if (parameter.compute.defined()) {
+        return parameter.compute;
+    }
+    const bool records = parameter.master.requires_grad() && torch::GradMode::is_enabled();
+    return records ? ConvertedWeight::apply(parameter.master, type) : parameter.master.to(type);
+}
+
 torch::Tensor compute_weight(const Parameter& parameter, torch::ScalarType type) {
     if (parameter.compute.defined()) {
         return parameter.compute;
@@ -67,6 +94,7 @@ torch::Tensor compute_weight(const Parameter& parameter, torch::ScalarType type)
         return master;
     }
     ConvertedMaster& kept = *parameter.converted;
+    const std::lock_guard lock(kept.mutex);
     const auto version = static_cast<std::uint32_t>(master._version());
     if (!kept.master.defined() || !kept.master.is_alias_of(master) || kept.converted.scalar_type() != type) {
         kept.converted = master.to(type);
@@ -80,6 +108,7 @@ torch::Tensor compute_weight(const Parameter& parameter, torch::ScalarType type)
 
 void add_gradient(const torch::Tensor& master, const torch::Tensor& gradient) {
     const torch::NoGradGuard no_grad;
+    const GradientTurn turn(master);
     kernels::accumulate(master.mutable_grad(), gradient, master.scalar_type());
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct ConvertedMaster {
     torch::Tensor master;
     std::uint32_t version = 0;
     torch::Tensor converted;
+    std::mutex mutex;  ///< of the above: several micro-batches may be in forward
 };
 
 /// One tensor of a network that is read, saved and, if `trainable`, trained. Copies share the tensors.
@@ -71,17 +73,16 @@ void keep_converted(Parameter& parameter, torch::Tensor value);
 /// The parameters of all groups in forward order; shares the tensors.
 [[nodiscard]] std::vector<Parameter> all_parameters(std::span<const ParameterGroup> groups);
 
-/// The weight for forward: the kept copy, or the master converted to `type`, recorded by autograd.
-[[nodiscard]] inline torch::Tensor weight_of(const Parameter& parameter, torch::ScalarType type) {
-    return parameter.compute.defined() ? parameter.compute : parameter.master.to(type);
-}
+/// The weight for forward: the kept copy, or the master converted to `type`, recorded by autograd. Backward adds the
+/// gradient with add_gradient(): use it once per forward.
+[[nodiscard]] torch::Tensor weight_of(const Parameter& parameter, torch::ScalarType type);
 
 /// The same without a record: the kept copy or a conversion of the master that is made once per change of the master.
 /// Whoever changes a master in a way that libtorch does not see must bump its version.
 [[nodiscard]] torch::Tensor compute_weight(const Parameter& parameter, torch::ScalarType type);
 
-/// Adds `gradient` to the parameter's .grad as if autograd did: the sum of a micro-batch is complete before it is
-/// added.
+/// Adds `gradient` to the parameter's .grad as if autograd did, in the micro-batch's turn (GradientTurn): the sum of a
+/// micro-batch is complete before it is added.
 void add_gradient(const torch::Tensor& master, const torch::Tensor& gradient);
 
 /// Whether no element is NaN or infinite. Any floating dtype and device; does not copy the tensor.

@@ -131,6 +131,7 @@ RotaryPositions::RotaryPositions(const DecoderConfig& config, torch::ScalarType 
 }
 
 RotaryPositions::Angles RotaryPositions::angles(std::int64_t columns) {
+    const std::lock_guard lock(*mutex_);
     if (!kept_.cos.defined() || kept_.cos.size(0) < columns) {
         const torch::NoGradGuard no_grad;
         // Kept beyond this call: tables made in inference mode could not serve a later training step.

@@ -3,6 +3,8 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 
 #include "models/families/decoder_config.hpp"
 #include "models/network/document_groups.hpp"
@@ -32,6 +34,7 @@ class RotaryPositions {
     double attention_factor_ = 1.0;      ///< of cos and sin
     torch::ScalarType type_;
     torch::Device device_;
+    std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();  // of kept_: several forwards at once
     Angles kept_;
 };
 

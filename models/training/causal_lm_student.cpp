@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <mutex>
 #include <utility>
 
 #include "models/families/student_config.hpp"
 #include "models/losses/distill_loss.hpp"
 #include "models/network/causal_lm.hpp"
 #include "models/network/device.hpp"
+#include "models/network/gradient_order.hpp"
 #include "models/optimizers/layered_optimizer.hpp"
 #include "models/training/out_of_memory.hpp"
 #include "models/training/sample_tokens.hpp"
@@ -35,7 +37,8 @@ class CausalLmStudent final : public Student {
           with_teacher_(options.with_teacher),
           tokenizer_{options.student.model, std::nullopt, false},
           optimizer_(network_->groups(), make_update_rule(optimizer_options(training_)),
-                     training_.parallel && training_.overlap_optimizer ? UpdateMode::lazy : UpdateMode::serial) {
+                     training_.parallel && training_.overlap_optimizer ? UpdateMode::lazy : UpdateMode::serial),
+          order_(network_->config().decoder.tie_word_embeddings ? network_->head().master : Tensor()) {
         network_->recompute_blocks(training_.gradient_checkpointing);
         if (!network_->device().is_cpu()) {
             ring_ = std::make_unique<StagingRing>(network_->device());
@@ -45,7 +48,9 @@ class CausalLmStudent final : public Student {
     std::unique_ptr<StagedBatch> stage(MicroBatch batch) override {
         StagingOptions options = staging_options(with_teacher_);
         options.ring = ring_.get();
-        return stage_micro_batch(batch, options);
+        std::unique_ptr<TensorBatch> staged = stage_micro_batch(batch, options);
+        staged->ticket = staged_++;
+        return staged;
     }
 
     MicroBatchStats train(StagedBatch& batch) override {
@@ -53,6 +58,7 @@ class CausalLmStudent final : public Student {
         MicroBatchStats stats;
         stats.target_tokens = staged.target_tokens;
         if (staged.target_tokens == 0) {
+            order_.end(staged.ticket);
             return stats;
         }
         if (staged.copies) {
@@ -63,6 +69,7 @@ class CausalLmStudent final : public Student {
         options.temperature = training_.temperature;
         options.divergence = divergence_of_beta(training_.beta);
         const auto before = [&](std::size_t group) {
+            const std::lock_guard lock(updating_);
             if (optimizer_.pending()) {
                 const auto began = std::chrono::steady_clock::now();
                 optimizer_.apply(group);
@@ -70,7 +77,7 @@ class CausalLmStudent final : public Student {
             }
         };
         try {
-            losses_.add(accumulate_gradients(*network_, staged, options, before));
+            losses_.add(staged.ticket, accumulate_gradients(*network_, staged, options, before, &order_));
         } catch (const std::exception& error) {
             if (!is_out_of_memory(error)) {
                 throw;
@@ -82,15 +89,17 @@ class CausalLmStudent final : public Student {
 
     void discard_gradients() override {
         optimizer_.apply_all();
+        order_.drop_rows();
         optimizer_.drop_gradients();
-        losses_ = {};
+        losses_.clear();
     }
 
     StepStats finish_step(double learning_rate) override {
         // Only a step without any target token leaves updates pending here.
         optimizer_.apply_all();
+        order_.add_all_rows();
         StepStats stats = losses_.read(optimizer_.gradient_norm_scalar());
-        losses_ = {};
+        losses_.clear();
         if (!stats.finite) {
             optimizer_.drop_gradients();
             return stats;
@@ -225,6 +234,9 @@ class CausalLmStudent final : public Student {
     ExportTokenizer tokenizer_;
     Tensor teacher_head_;  // undefined: the teacher sends no hidden states
     LayeredOptimizer optimizer_;
+    std::uint64_t staged_ = 0;           // used by the staging thread
+    GradientOrder order_;
+    std::mutex updating_;                // of optimizer_ in train()
     StepLosses losses_;                  // of the current step
     std::unique_ptr<StagingRing> ring_;  // used by the staging thread; null on the CPU
 };

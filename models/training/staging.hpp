@@ -16,6 +16,7 @@ namespace distilld::models {
 /// A micro-batch in the form that the loss takes. `targets` has no rows without a label or without an answer.
 struct TensorBatch final : StagedBatch {
     std::uint64_t number = 0;  ///< of the micro-batch, over the whole job
+    std::uint64_t ticket = 0;  ///< its place among the micro-batches that this student trains on
     torch::Tensor input_ids;   ///< [B, T] int64; with `documents`, [1, N]
     DocumentGroups documents;  ///< for rows with several documents: only these, the longest first, without padding
     torch::Tensor rows;        ///< [n] int64: positions of input_ids that carry loss; undefined: all do

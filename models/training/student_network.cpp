@@ -182,7 +182,7 @@ Result<std::unique_ptr<CausalLm>> make_student_network(const StudentSpec& spec, 
                                                     ? random_network(spec, training, device, families, max_bytes)
                                                     : pretrained_network(spec, training, device, families, max_bytes);
     if (network) {
-        (*network)->dropout_clock().seed = training.seed;
+        (*network)->set_dropout_seed(training.seed);
     }
     if (network && spec.quantization == Quantization::ternary) {
         if (const Result<void> made = make_ternary(**network, spec.quantize_modules); !made) {

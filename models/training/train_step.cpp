@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
-
-#include "models/network/dropout.hpp"
 
 namespace distilld::models {
 
@@ -36,8 +36,8 @@ Tensor spread_rows(const Tensor& gradient, const Tensor& flat, const Tensor& row
 }  // namespace
 
 DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
-                                        const CausalLm::BeforeGroup& before) {
-    const DropoutScope dropout(network.dropout_clock(), batch.number);
+                                        const CausalLm::BeforeGroup& before, GradientOrder* order) {
+    const MicroBatchScope scope(batch.number, order, batch.ticket);
     const Tensor hidden = network.forward(batch.input_ids, before, batch.documents);
     if (before) {
         for (std::size_t group = 0; group < network.groups().size(); ++group) {
@@ -49,12 +49,18 @@ DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& ba
     Tensor head = network.head().master;
     DistillLossGradients gradients;
     gradients.with_head = network.head().trainable;
-    if (gradients.with_head) {
+    std::optional<GradientTurn> turn;
+    gradients.before_head = [&] {
+        turn.emplace(head);
         gradients.head = head.grad();
-    }
+    };
     DistillLossScalars sums = loss_of_rows(network, flat, batch, batch.targets, options, &gradients);
-    if (gradients.with_head) {
+    if (turn) {
         head.mutable_grad() = gradients.head;
+        if (order != nullptr) {
+            order->add_due_rows(batch.ticket);
+        }
+        turn.reset();
     }
     flat.backward(spread_rows(gradients.hidden, flat, batch.rows));
     return sums;
@@ -85,21 +91,26 @@ EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const Ten
     return stats;
 }
 
-void StepLosses::add(const DistillLossScalars& of_micro_batch) {
+void StepLosses::add(std::uint64_t ticket, const DistillLossScalars& of_micro_batch) {
     const torch::NoGradGuard no_grad;
-    const torch::Tensor more = torch::stack({of_micro_batch.loss, of_micro_batch.kd, of_micro_batch.ce});
-    if (sums_.defined()) {
-        sums_.add_(more);
-    } else {
-        sums_ = more;
-    }
+    torch::Tensor losses = torch::stack({of_micro_batch.loss, of_micro_batch.kd, of_micro_batch.ce});
+    const std::lock_guard lock(mutex_);
+    of_tickets_[ticket] = std::move(losses);
+}
+
+void StepLosses::clear() {
+    of_tickets_.clear();
 }
 
 StepStats StepLosses::read(const torch::Tensor& gradient_norm) const {
     const torch::NoGradGuard no_grad;
     std::vector<torch::Tensor> parts{gradient_norm.reshape({1})};
-    if (sums_.defined()) {
-        parts.push_back(sums_);
+    torch::Tensor sums;
+    for (const auto& [ticket, losses] : of_tickets_) {
+        sums = sums.defined() ? sums.add_(losses) : losses.clone();
+    }
+    if (sums.defined()) {
+        parts.push_back(sums);
     }
     const torch::Tensor read = torch::cat(parts).to(torch::kCPU);
     const std::span values(static_cast<const double*>(read.const_data_ptr()), static_cast<std::size_t>(read.numel()));

@@ -2,8 +2,13 @@
 
 #include <torch/torch.h>
 
+#include <cstdint>
+#include <map>
+#include <mutex>
+
 #include "models/losses/distill_loss.hpp"
 #include "models/network/causal_lm.hpp"
+#include "models/network/gradient_order.hpp"
 #include "models/training/staging.hpp"
 #include "pipeline/graph/student.hpp"
 
@@ -12,26 +17,30 @@ namespace distilld::models {
 /// Forward, loss and backward of one micro-batch (at least one target): adds the gradient of loss sum /
 /// batch.step_target_tokens to the .grad of every parameter. Calls `before(g)` just before the first use of group g,
 /// and once more for every group when forward is done, so that nothing older is left in .grad when this step's
-/// gradients arrive. Sets `options.gradient_scale`. Does not wait for the device.
+/// gradients arrive. Sets `options.gradient_scale`. Does not wait for the device. With `order`, several threads may be in
+/// here at once: gradients are added in the order of batch.ticket, and the step's end calls order->add_all_rows().
 DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
-                                        const CausalLm::BeforeGroup& before);
+                                        const CausalLm::BeforeGroup& before, GradientOrder* order = nullptr);
 
 /// Held-out figures, without gradients: the cross entropy of all targets of `batch`, and for `answered` KL(teacher ‖
 /// student) and agreement. `answered` is the same micro-batch staged with the teacher's targets at temperature 1: null
 /// if the teacher gave no answer, `batch` itself if the answer has every position.
 EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const TensorBatch* answered);
 
-/// The losses of a step's micro-batches, summed on their device in order and read once.
+/// The losses of a step's micro-batches, summed on their device in the order of their tickets and read once. add() may
+/// be called by several threads.
 class StepLosses {
   public:
-    void add(const DistillLossScalars& of_micro_batch);
+    void add(std::uint64_t ticket, const DistillLossScalars& of_micro_batch);
+    void clear();
 
     /// Also reads the norm of the step's gradients ([], fp64, any device), in one copy to the host, and waits for it.
     /// The result is finite if the losses and the norm are.
     [[nodiscard]] StepStats read(const torch::Tensor& gradient_norm) const;
 
   private:
-    torch::Tensor sums_;  ///< [3] of loss, kd, ce; undefined: no micro-batch
+    std::mutex mutex_;
+    std::map<std::uint64_t, torch::Tensor> of_tickets_;  ///< [3] of loss, kd, ce
 };
 
 }  // namespace distilld::models

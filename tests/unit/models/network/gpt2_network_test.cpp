@@ -32,7 +32,7 @@ torch::Tensor hidden(CausalLm& network, const torch::Tensor& input, const Docume
 }
 
 torch::Tensor trained_on(CausalLm& network, std::uint64_t micro_batch, const torch::Tensor& input = ids(3, 20)) {
-    const DropoutScope scope(network.dropout_clock(), micro_batch);
+    const MicroBatchScope scope(micro_batch);
     return hidden(network, input);
 }
 
@@ -64,7 +64,7 @@ TEST(Gpt2Network, EachKindOfDropoutIsOfTrainingAlone) {
         EXPECT_TRUE(same_bits(trained_on(*network, 4), trained_on(*network, 4))) << rate;
         EXPECT_FALSE(torch::allclose(trained_on(*network, 4), trained_on(*network, 5), 1e-2, 1e-2)) << rate;
         const torch::Tensor before = trained_on(*network, 4);
-        network->dropout_clock().seed = 99;
+        network->set_dropout_seed(99);
         EXPECT_FALSE(torch::allclose(trained_on(*network, 4), before, 1e-2, 1e-2)) << rate;
         EXPECT_TRUE(same_bits(hidden(*network, ids(3, 20)), calm)) << rate << ": the scope has ended";
     }
@@ -73,7 +73,7 @@ TEST(Gpt2Network, EachKindOfDropoutIsOfTrainingAlone) {
 TEST(Gpt2Network, DocumentsOfOneLengthDropTheirOwn) {
     const auto network = gpt2(R"("embd_pdrop": 0, "attn_pdrop": 0.5, "resid_pdrop": 0)");
     const torch::Tensor twice = ids(1, 6).repeat({1, 2});
-    const DropoutScope scope(network->dropout_clock(), 1);
+    const MicroBatchScope scope(1);
     const torch::Tensor one_group = hidden(*network, twice, {{2, 6}});
     EXPECT_FALSE(torch::allclose(one_group.narrow(1, 0, 6), one_group.narrow(1, 6, 6), 1e-2, 1e-2));
     const torch::Tensor two_groups = hidden(*network, twice, {{1, 6}, {1, 6}});
@@ -99,7 +99,7 @@ TEST(Gpt2Network, RecomputedBlocksDropTheSame) {
     for (const bool recomputed : {false, true}) {
         const auto network = gpt2(R"("embd_pdrop": 0.1, "attn_pdrop": 0.2, "resid_pdrop": 0.3)");
         network->recompute_blocks(recomputed);
-        const DropoutScope scope(network->dropout_clock(), 3);
+        const MicroBatchScope scope(3);
         network->forward(ids(3, 20)).square().mean().backward();
         std::size_t index = 0;
         for (const Parameter& parameter : all_parameters(network->groups())) {
