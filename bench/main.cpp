@@ -116,6 +116,8 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(1, 1000));
     train_command->add_option("--top-k", train.top_k, "entries of a teacher's target; 0 = no teacher")
         ->check(CLI::Range(0, 4096));
+    train_command->add_option("--replicas", train.replicas, "micro-batches trained at once, on one thread each if > 1")
+        ->check(CLI::Range(1, 16));
     train_command->add_flag("--by-op", train.by_operation, "time and bytes of each operation of libtorch");
 
     TokenizeOptions tokenize;

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <numeric>
+#include <thread>
 #include <vector>
 
 #include "base/random.hpp"
@@ -96,16 +98,45 @@ struct Round {
     double training = 0;  ///< forward, loss and backward of it
 };
 
-Round run_steps(Student& student, const std::vector<MicroBatch>& batches, std::uint32_t steps) {
+/// Trains on the step's staged micro-batches with a thread for each replica; the time in train() less updates, of all.
+double train_side_by_side(Student& student, const std::vector<std::unique_ptr<StagedBatch>>& staged,
+                          std::uint32_t replicas) {
+    std::vector<double> seconds(replicas);
+    {
+        std::vector<std::jthread> threads;
+        for (std::uint32_t replica = 0; replica < replicas; ++replica) {
+            threads.emplace_back([&, replica] {
+                set_compute_threads(1);
+                for (std::size_t i = replica; i < staged.size(); i += replicas) {
+                    const Clock::time_point trained = Clock::now();
+                    const MicroBatchStats stats = student.train(*staged[i]);
+                    seconds[replica] += seconds_since(trained) - stats.update_seconds;
+                }
+            });
+        }
+    }
+    return std::accumulate(seconds.begin(), seconds.end(), 0.0) / replicas;
+}
+
+Round run_steps(Student& student, const std::vector<MicroBatch>& batches, std::uint32_t steps,
+                std::uint32_t replicas = 1) {
     constexpr double kLearningRate = 1e-4;
     Round round;
     const Clock::time_point began = Clock::now();
     for (std::uint32_t step = 0; step < steps; ++step) {
-        for (const MicroBatch& batch : batches) {
-            const std::unique_ptr<StagedBatch> staged = student.stage(batch);
-            const Clock::time_point trained = Clock::now();
-            const MicroBatchStats stats = student.train(*staged);
-            round.training += seconds_since(trained) - stats.update_seconds;
+        if (replicas > 1) {
+            std::vector<std::unique_ptr<StagedBatch>> staged;
+            for (const MicroBatch& batch : batches) {
+                staged.push_back(student.stage(batch));
+            }
+            round.training += train_side_by_side(student, staged, replicas);
+        } else {
+            for (const MicroBatch& batch : batches) {
+                const std::unique_ptr<StagedBatch> staged = student.stage(batch);
+                const Clock::time_point trained = Clock::now();
+                const MicroBatchStats stats = student.train(*staged);
+                round.training += seconds_since(trained) - stats.update_seconds;
+            }
         }
         if (!student.finish_step(kLearningRate).finite) {
             throw std::runtime_error("a step was not finite");
@@ -158,7 +189,7 @@ boost::json::object run_train(const TrainOptions& options) {
     for (std::uint32_t i = 0; i < options.micro_batches; ++i) {
         batches.push_back(make_micro_batch(options, vocabulary, random));
     }
-    run_steps(*student, batches, options.warm_up);
+    run_steps(*student, batches, options.warm_up, options.replicas);
 
     const double flops = training_flops_per_token(config_of(options.student), options.sequence_length);
     const double positions = static_cast<double>(options.batch_size) * options.sequence_length;
@@ -173,7 +204,7 @@ boost::json::object run_train(const TrainOptions& options) {
     std::vector<double> shares;
     for (std::uint32_t i = 0; i < options.repeat; ++i) {
         gemm_rates.push_back(measure_gemm_rate(dtype, kGemmSeconds));
-        const Round round = run_steps(*student, batches, options.steps);
+        const Round round = run_steps(*student, batches, options.steps, options.replicas);
         rates.push_back(positions * count / round.whole);
         micro_batch_ms.push_back(round.training / count * 1e3);
         shares.push_back(rates.back() * flops / gemm_rates.back());
@@ -186,6 +217,7 @@ boost::json::object run_train(const TrainOptions& options) {
     report["student_parameters"] = student->parameter_count();
     report["dtype"] = resolved_dtype_name(dtype);
     report["threads"] = threads;
+    report["replicas"] = options.replicas;
     report["batch_size"] = options.batch_size;
     report["sequence_length"] = options.sequence_length;
     report["top_k"] = options.top_k;

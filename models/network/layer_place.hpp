@@ -18,8 +18,8 @@ struct LayerPlace {
     const DecoderConfig& config;
     const DecoderNames& names;
     const std::uint64_t& dropout_seed;  ///< outlives the parts
-    std::int64_t number = 0;    ///< the layer's number, from 0
-    std::string prefix;         ///< prefix of all names in the layer
+    std::int64_t number = 0;            ///< the layer's number, from 0
+    std::string prefix;                 ///< prefix of all names in the layer
 
     /// The form of a projection back into the residual stream.
     [[nodiscard]] LinearForm into_stream(bool bias) const {

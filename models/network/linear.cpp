@@ -72,8 +72,9 @@ Tensor Linear::forward(const Tensor& input) const {
         bias = weight_of(*bias_, input.scalar_type());
     }
     if (ternary_) {
-        return at::linear(straight_through_int8(input), straight_through_ternary(weight_of(*weight_, weight_->master.scalar_type()), input.scalar_type()),
-                          bias);
+        return at::linear(
+            straight_through_int8(input),
+            straight_through_ternary(weight_of(*weight_, weight_->master.scalar_type()), input.scalar_type()), bias);
     }
     const Tensor weight = compute_weight(*weight_, input.scalar_type());
     const bool records = weight_->trainable && torch::GradMode::is_enabled();

@@ -60,7 +60,8 @@ Result<void> check_adapters(const SafetensorsFile& file, const std::vector<Param
 
 }  // namespace
 
-LoraAdapter::LoraAdapter(ParameterGroup& group, const Linear& module, const LoraSpec& spec, const std::uint64_t& dropout_seed)
+LoraAdapter::LoraAdapter(ParameterGroup& group, const Linear& module, const LoraSpec& spec,
+                         const std::uint64_t& dropout_seed)
     : a_(&declare_parameter(group, kPrefix + module.name() + ".lora_A.weight",
                             {static_cast<std::int64_t>(spec.r), module.inputs()}, InitialValues::normal)),
       b_(&declare_parameter(group, kPrefix + module.name() + ".lora_B.weight",

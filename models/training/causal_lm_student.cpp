@@ -234,7 +234,7 @@ class CausalLmStudent final : public Student {
     ExportTokenizer tokenizer_;
     Tensor teacher_head_;  // undefined: the teacher sends no hidden states
     LayeredOptimizer optimizer_;
-    std::uint64_t staged_ = 0;           // used by the staging thread
+    std::uint64_t staged_ = 0;  // used by the staging thread
     GradientOrder order_;
     std::mutex updating_;                // of optimizer_ in train()
     StepLosses losses_;                  // of the current step

@@ -17,8 +17,8 @@ namespace distilld::models {
 /// Forward, loss and backward of one micro-batch (at least one target): adds the gradient of loss sum /
 /// batch.step_target_tokens to the .grad of every parameter. Calls `before(g)` just before the first use of group g,
 /// and once more for every group when forward is done, so that nothing older is left in .grad when this step's
-/// gradients arrive. Sets `options.gradient_scale`. Does not wait for the device. With `order`, several threads may be in
-/// here at once: gradients are added in the order of batch.ticket, and the step's end calls order->add_all_rows().
+/// gradients arrive. Sets `options.gradient_scale`. Does not wait for the device. With `order`, several threads may be
+/// in here at once: gradients are added in the order of batch.ticket, and the step's end calls order->add_all_rows().
 DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
                                         const CausalLm::BeforeGroup& before, GradientOrder* order = nullptr);
 

@@ -31,8 +31,8 @@ std::vector<MicroBatch> micro_batches(std::uint64_t step, bool packed) {
     std::uint64_t targets = 0;
     for (std::uint64_t i = 0; i < kMicroBatches; ++i) {
         const std::uint64_t number = step * kMicroBatches + i;
-        MicroBatch batch = micro_batch(number * 4, 1 + static_cast<std::uint32_t>(i % 4),
-                                       packed ? Teacher::none : Teacher::topk);
+        MicroBatch batch =
+            micro_batch(number * 4, 1 + static_cast<std::uint32_t>(i % 4), packed ? Teacher::none : Teacher::topk);
         auto tokens = std::make_shared<TokenBatch>(*batch.tokens);
         tokens->number = number;
         if (packed) {
