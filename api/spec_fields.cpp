@@ -5,6 +5,7 @@
 
 #include "api/section_fields.hpp"
 #include "api/spec_rules.hpp"
+#include "pipeline/core/automatic_batch.hpp"
 
 namespace distilld::api {
 namespace {
@@ -172,6 +173,12 @@ std::vector<SpecField> training_fields() {
          .decides_weights = yes,
          .help = "micro-batches per optimizer step. `auto`: by the rows (docs/training.md)",
          .also_known_as = {"gradient_accumulation_steps", "accumulate_grad_batches"}},
+        // From 2 on, the number does not matter: each replica computes on one thread.
+        {.pointer = "/training/replicas",
+         .kind = make_integer_or_auto(&TrainingSpec::replicas, &TrainingSpec::replicas_auto, {1, kMaxReplicas}),
+         .decides_weights = last_bits,
+         .help = "micro-batches of a step that train at once, each on one thread; 1: one after the other on `threads`. "
+                 "`auto`: as many as cores for small networks on a CPU, otherwise 1 (docs/training.md)"},
         // The length determines the learning rate schedule, but a run may be prolonged.
         {.pointer = "/training/max_steps",
          .kind = make_integer(&TrainingSpec::max_steps, {1, kMaxSteps}),

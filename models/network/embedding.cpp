@@ -21,8 +21,9 @@ class LookedUp : public torch::autograd::Function<LookedUp> {
         const Tensor ids = saved[1].flatten();
         const Tensor rows = gradients[0].reshape({-1, gradients[0].size(-1)});
         const MicroBatchScope* scope = MicroBatchScope::current();
-        if (scope != nullptr && scope->order() != nullptr && scope->order()->is_tied(table)) {
-            scope->order()->add_rows_later(scope->ticket(), ids, rows);
+        const Ticket* ticket = scope != nullptr ? scope->ticket() : nullptr;
+        if (ticket != nullptr && ticket->order().keeps_rows_of(table)) {
+            ticket->order().keep_rows(*ticket, ids, rows);
         } else {
             const GradientTurn turn(table);
             add_rows(table, ids, rows);

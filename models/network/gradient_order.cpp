@@ -1,7 +1,6 @@
 #include "models/network/gradient_order.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -27,6 +26,20 @@ void add_rows_on_device(const Tensor& table, const Tensor& ids, const Tensor& ro
     at::index_put_(total, places, rows, /*accumulate=*/true);
 }
 
+RowSums sums_of(const Tensor& ids, const Tensor& rows) {
+    const auto [unique, place] = at::_unique(ids, /*sorted=*/true, /*return_inverse=*/true);
+    return {unique, torch::zeros({unique.size(0), rows.size(1)}, rows.options()).index_add_(0, place, rows)};
+}
+
+void add_sums(const Tensor& table, const RowSums& sums) {
+    Tensor& total = table.mutable_grad();
+    if (total.defined()) {
+        total.index_add_(0, sums.ids, sums.rows);
+    } else {
+        total = torch::zeros_like(table).index_copy_(0, sums.ids, sums.rows);
+    }
+}
+
 }  // namespace
 
 void GradientOrder::enter(const void* place, std::uint64_t ticket) {
@@ -45,7 +58,9 @@ void GradientOrder::leave(const void* place, std::uint64_t ticket) {
 void GradientOrder::end(std::uint64_t ticket) {
     {
         const std::lock_guard lock(mutex_);
-        ended_early_.insert(ticket);
+        if (ticket >= ended_) {
+            ended_early_.insert(ticket);
+        }
         while (ended_early_.erase(ended_) > 0) {
             ++ended_;
         }
@@ -53,49 +68,28 @@ void GradientOrder::end(std::uint64_t ticket) {
     changed_.notify_all();
 }
 
-void GradientOrder::add_rows_later(std::uint64_t ticket, Tensor ids, Tensor rows) {
-    const std::lock_guard lock(mutex_);
-    late_rows_[ticket] = {std::move(ids), std::move(rows)};
+void GradientOrder::keep_rows(const Ticket& ticket, const Tensor& ids, const Tensor& rows) {
+    const torch::NoGradGuard no_grad;
+    RowSums more = sums_of(ids, rows);
+    const GradientTurn turn(this, ticket);
+    kept_ = kept_.ids.defined() ? sums_of(torch::cat({kept_.ids, more.ids}), torch::cat({kept_.rows, more.rows}))
+                                : std::move(more);
 }
 
-void GradientOrder::add_due_rows(std::uint64_t ticket) {
-    if (ticket >= kMaxReplicas) {
-        add_rows_before(ticket - kMaxReplicas + 1);
+void GradientOrder::add_kept_rows() {
+    if (kept_.ids.defined()) {
+        add_sums(tied_table_, std::exchange(kept_, {}));
     }
 }
 
-void GradientOrder::add_all_rows() {
-    add_rows_before(std::numeric_limits<std::uint64_t>::max());
-}
-
-void GradientOrder::drop_rows() {
-    const std::lock_guard lock(mutex_);
-    late_rows_.clear();
-}
-
-void GradientOrder::add_rows_before(std::uint64_t ticket) {
-    for (;;) {
-        Rows due;
-        {
-            const std::lock_guard lock(mutex_);
-            if (late_rows_.empty() || late_rows_.begin()->first >= ticket) {
-                return;
-            }
-            due = std::move(late_rows_.extract(late_rows_.begin()).mapped());
-        }
-        add_rows(tied_table_, due.ids, due.rows);
-    }
-}
-
-MicroBatchScope::MicroBatchScope(std::uint64_t number, GradientOrder* order, std::uint64_t ticket)
-    : number_(number), order_(order), ticket_(ticket) {
+MicroBatchScope::MicroBatchScope(std::uint64_t number, const Ticket* ticket) : number_(number), ticket_(ticket) {
     current_scope = this;
 }
 
 MicroBatchScope::~MicroBatchScope() {
     current_scope = nullptr;
-    if (order_ != nullptr) {
-        order_->end(ticket_);
+    if (ticket_ != nullptr) {
+        ticket_->end();
     }
 }
 
@@ -110,15 +104,20 @@ MicroBatchScope::Resumed::~Resumed() {
     current_scope = before_;
 }
 
-GradientTurn::GradientTurn(const Tensor& master) : place_(place_of(master)), scope_(current_scope) {
-    if (scope_ != nullptr && scope_->order() != nullptr) {
-        scope_->order()->enter(place_, scope_->ticket());
+GradientTurn::GradientTurn(const Tensor& master)
+    : place_(place_of(master)), ticket_(current_scope != nullptr ? current_scope->ticket() : nullptr) {
+    if (ticket_ != nullptr) {
+        ticket_->order().enter(place_, ticket_->number());
     }
 }
 
+GradientTurn::GradientTurn(const void* place, const Ticket& ticket) : place_(place), ticket_(&ticket) {
+    ticket_->order().enter(place_, ticket_->number());
+}
+
 GradientTurn::~GradientTurn() {
-    if (scope_ != nullptr && scope_->order() != nullptr) {
-        scope_->order()->leave(place_, scope_->ticket());
+    if (ticket_ != nullptr) {
+        ticket_->order().leave(place_, ticket_->number());
     }
 }
 
@@ -128,14 +127,7 @@ void add_rows(const Tensor& table, const Tensor& ids, const Tensor& rows) {
         add_rows_on_device(table, ids, rows);
         return;
     }
-    const auto [unique, place] = at::_unique(ids, /*sorted=*/true, /*return_inverse=*/true);
-    const Tensor sums = torch::zeros({unique.size(0), rows.size(1)}, rows.options()).index_add_(0, place, rows);
-    Tensor& total = table.mutable_grad();
-    if (total.defined()) {
-        total.index_add_(0, unique, sums);
-    } else {
-        total = torch::zeros_like(table).index_copy_(0, unique, sums);
-    }
+    add_sums(table, sums_of(ids, rows));
 }
 
 }  // namespace distilld::models

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "models/families/student_config.hpp"
+#include "models/losses/activation_bytes.hpp"
 #include "models/losses/distill_loss.hpp"
 #include "models/network/causal_lm.hpp"
 #include "models/network/device.hpp"
@@ -38,7 +39,8 @@ class CausalLmStudent final : public Student {
           tokenizer_{options.student.model, std::nullopt, false},
           optimizer_(network_->groups(), make_update_rule(optimizer_options(training_)),
                      training_.parallel && training_.overlap_optimizer ? UpdateMode::lazy : UpdateMode::serial),
-          order_(network_->config().decoder.tie_word_embeddings ? network_->head().master : Tensor()) {
+          order_(std::make_shared<GradientOrder>(
+              network_->config().decoder.tie_word_embeddings ? network_->head().master : Tensor())) {
         network_->recompute_blocks(training_.gradient_checkpointing);
         if (!network_->device().is_cpu()) {
             ring_ = std::make_unique<StagingRing>(network_->device());
@@ -49,7 +51,7 @@ class CausalLmStudent final : public Student {
         StagingOptions options = staging_options(with_teacher_);
         options.ring = ring_.get();
         std::unique_ptr<TensorBatch> staged = stage_micro_batch(batch, options);
-        staged->ticket = staged_++;
+        staged->ticket = std::make_unique<Ticket>(order_, staged_++);
         return staged;
     }
 
@@ -58,7 +60,7 @@ class CausalLmStudent final : public Student {
         MicroBatchStats stats;
         stats.target_tokens = staged.target_tokens;
         if (staged.target_tokens == 0) {
-            order_.end(staged.ticket);
+            staged.ticket->end();
             return stats;
         }
         if (staged.copies) {
@@ -77,7 +79,7 @@ class CausalLmStudent final : public Student {
             }
         };
         try {
-            losses_.add(staged.ticket, accumulate_gradients(*network_, staged, options, before, &order_));
+            losses_.add(staged.ticket->number(), accumulate_gradients(*network_, staged, options, before));
         } catch (const std::exception& error) {
             if (!is_out_of_memory(error)) {
                 throw;
@@ -89,7 +91,7 @@ class CausalLmStudent final : public Student {
 
     void discard_gradients() override {
         optimizer_.apply_all();
-        order_.drop_rows();
+        order_->drop_rows();
         optimizer_.drop_gradients();
         losses_.clear();
     }
@@ -97,7 +99,7 @@ class CausalLmStudent final : public Student {
     StepStats finish_step(double learning_rate) override {
         // Only a step without any target token leaves updates pending here.
         optimizer_.apply_all();
-        order_.add_all_rows();
+        order_->add_kept_rows();
         StepStats stats = losses_.read(optimizer_.gradient_norm_scalar());
         losses_.clear();
         if (!stats.finite) {
@@ -191,7 +193,15 @@ class CausalLmStudent final : public Student {
     }
 
     /// Counts the trainable parameters: those that checkpoints and exports hold.
+    [[nodiscard]] std::uint64_t activation_bytes(std::uint64_t positions) const override {
+        const DecoderConfig& decoder = network_->config().decoder;
+        return models::activation_bytes(decoder, positions, c10::elementSize(to_scalar_type(network_->dtype())),
+                                        training_.gradient_checkpointing);
+    }
     [[nodiscard]] std::uint64_t parameter_count() const override { return trainable_count(network_->groups()); }
+    [[nodiscard]] std::uint64_t network_parameter_count() const override {
+        return models::parameter_count(network_->groups());
+    }
     [[nodiscard]] std::uint32_t vocabulary_size() const override {
         return static_cast<std::uint32_t>(network_->vocabulary_size());
     }
@@ -235,7 +245,7 @@ class CausalLmStudent final : public Student {
     Tensor teacher_head_;  // undefined: the teacher sends no hidden states
     LayeredOptimizer optimizer_;
     std::uint64_t staged_ = 0;  // used by the staging thread
-    GradientOrder order_;
+    std::shared_ptr<GradientOrder> order_;
     std::mutex updating_;                // of optimizer_ in train()
     StepLosses losses_;                  // of the current step
     std::unique_ptr<StagingRing> ring_;  // used by the staging thread; null on the CPU

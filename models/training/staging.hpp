@@ -7,6 +7,7 @@
 
 #include "models/losses/distill_loss.hpp"
 #include "models/network/document_groups.hpp"
+#include "models/network/gradient_order.hpp"
 #include "models/training/staging_ring.hpp"
 #include "pipeline/core/micro_batch.hpp"
 #include "pipeline/graph/student.hpp"
@@ -15,9 +16,9 @@ namespace distilld::models {
 
 /// A micro-batch in the form that the loss takes. `targets` has no rows without a label or without an answer.
 struct TensorBatch final : StagedBatch {
-    std::uint64_t number = 0;  ///< of the micro-batch, over the whole job
-    std::uint64_t ticket = 0;  ///< its place among the micro-batches that this student trains on
-    torch::Tensor input_ids;   ///< [B, T] int64; with `documents`, [1, N]
+    std::uint64_t number = 0;        ///< of the micro-batch, over the whole job
+    std::unique_ptr<Ticket> ticket;  ///< null: gradients are added at once
+    torch::Tensor input_ids;         ///< [B, T] int64; with `documents`, [1, N]
     DocumentGroups documents;  ///< for rows with several documents: only these, the longest first, without padding
     torch::Tensor rows;        ///< [n] int64: positions of input_ids that carry loss; undefined: all do
     DistillTargets targets;    ///< for these n positions

@@ -36,8 +36,8 @@ Tensor spread_rows(const Tensor& gradient, const Tensor& flat, const Tensor& row
 }  // namespace
 
 DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
-                                        const CausalLm::BeforeGroup& before, GradientOrder* order) {
-    const MicroBatchScope scope(batch.number, order, batch.ticket);
+                                        const CausalLm::BeforeGroup& before) {
+    const MicroBatchScope scope(batch.number, batch.ticket.get());
     const Tensor hidden = network.forward(batch.input_ids, before, batch.documents);
     if (before) {
         for (std::size_t group = 0; group < network.groups().size(); ++group) {
@@ -57,9 +57,6 @@ DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& ba
     DistillLossScalars sums = loss_of_rows(network, flat, batch, batch.targets, options, &gradients);
     if (turn) {
         head.mutable_grad() = gradients.head;
-        if (order != nullptr) {
-            order->add_due_rows(batch.ticket);
-        }
         turn.reset();
     }
     flat.backward(spread_rows(gradients.hidden, flat, batch.rows));

@@ -8,7 +8,6 @@
 
 #include "models/losses/distill_loss.hpp"
 #include "models/network/causal_lm.hpp"
-#include "models/network/gradient_order.hpp"
 #include "models/training/staging.hpp"
 #include "pipeline/graph/student.hpp"
 
@@ -17,10 +16,11 @@ namespace distilld::models {
 /// Forward, loss and backward of one micro-batch (at least one target): adds the gradient of loss sum /
 /// batch.step_target_tokens to the .grad of every parameter. Calls `before(g)` just before the first use of group g,
 /// and once more for every group when forward is done, so that nothing older is left in .grad when this step's
-/// gradients arrive. Sets `options.gradient_scale`. Does not wait for the device. With `order`, several threads may be
-/// in here at once: gradients are added in the order of batch.ticket, and the step's end calls order->add_all_rows().
+/// gradients arrive. Sets `options.gradient_scale`. Does not wait for the device. With tickets,
+/// several threads may be in here at once: gradients are added in the tickets' order, and whoever ends the step calls
+/// add_kept_rows() of that order.
 DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
-                                        const CausalLm::BeforeGroup& before, GradientOrder* order = nullptr);
+                                        const CausalLm::BeforeGroup& before);
 
 /// Held-out figures, without gradients: the cross entropy of all targets of `batch`, and for `answered` KL(teacher ‖
 /// student) and agreement. `answered` is the same micro-batch staged with the teacher's targets at temperature 1: null

@@ -31,6 +31,17 @@ std::uint32_t micro_batches_for(const BatchWish& wish, std::uint32_t batch_size)
     return wish.micro_batches != 0 ? wish.micro_batches : std::max(1U, sequences_of(wish.rows, 1) / batch_size);
 }
 
+std::uint32_t automatic_replicas(const ReplicaWish& wish) noexcept {
+    if (wish.parameters > kMaxParametersOfReplicas) {
+        return 1;
+    }
+    constexpr std::uint64_t kShareOfAvailable = 2;  // a half
+    const std::uint64_t by_memory =
+        wish.available_bytes / kShareOfAvailable / std::max<std::uint64_t>(1, wish.activation_bytes);
+    const std::uint64_t most = std::min({wish.threads, wish.micro_batches, kMaxReplicas});
+    return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(by_memory, 1, std::max<std::uint64_t>(1, most)));
+}
+
 std::string describe(const BatchWish& wish, std::uint32_t batch_size, const std::string& of_memory) {
     const std::uint32_t micro_batches = micro_batches_for(wish, batch_size);
     const std::uint64_t step = std::uint64_t{batch_size} * micro_batches;

@@ -30,6 +30,25 @@ inline constexpr std::uint32_t kMaxAutomaticSequences = 64;
 /// split.
 [[nodiscard]] std::uint32_t micro_batches_for(const BatchWish& wish, std::uint32_t batch_size);
 
+/// Maximum number of micro-batches that train at once.
+inline constexpr std::uint32_t kMaxReplicas = 16;
+/// The largest network, in parameters, that is no slower with one micro-batch per core than with all cores on one
+/// micro-batch (measured by `distilld-bench train --replicas`; bench/README.md).
+inline constexpr std::uint64_t kMaxParametersOfReplicas = 8'000'000;
+
+/// What decides replicas "auto".
+struct ReplicaWish {
+    std::uint32_t threads = 1;
+    std::uint32_t micro_batches = 1;     ///< per step
+    std::uint64_t parameters = 0;        ///< of the network, including those that are not trained
+    std::uint64_t activation_bytes = 0;  ///< of one micro-batch
+    std::uint64_t available_bytes = 0;
+};
+
+/// The value of replicas "auto" on a CPU: one per thread for a small network, as far as micro-batches and memory
+/// suffice, otherwise 1.
+[[nodiscard]] std::uint32_t automatic_replicas(const ReplicaWish& wish) noexcept;
+
 /// One line for the log: the chosen sizes, and why.
 [[nodiscard]] std::string describe(const BatchWish& wish, std::uint32_t batch_size, const std::string& of_memory = "");
 

@@ -162,6 +162,8 @@ struct TrainingSpec {
     std::uint32_t batch_size = 1;     ///< B: sequences per micro-batch
     std::uint32_t micro_batches = 1;  ///< M: micro-batches per optimizer step
     bool micro_batches_auto = false;  ///< micro_batches was "auto": chosen from the size of the data before step 0
+    std::uint32_t replicas = 1;  ///< micro-batches that train at once, each on a thread of its own; 1: on `threads`
+    bool replicas_auto = true;   ///< replicas was "auto": chosen by the network's size before step 0
     std::optional<std::uint64_t> max_steps;
     std::optional<double> epochs;
     double learning_rate = 1e-4;

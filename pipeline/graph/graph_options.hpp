@@ -22,7 +22,8 @@ namespace distilld {
 
 /// Where the stages run. `io` is single-threaded and owns the graph's coroutines; `compute` (one thread) owns the
 /// student; `staging` (one thread) plans and makes tensors; `disk` (one thread) writes checkpoints; `decode` (of
-/// `decode_threads` threads; empty: `staging`) reads answers.
+/// `decode_threads` threads; empty: `staging`) reads answers. `replicas` (one thread each, which splits no operation)
+/// train on the micro-batches of a step side by side; empty: `compute` trains on one after the other.
 struct GraphExecutors {
     boost::asio::any_io_executor io;
     boost::asio::any_io_executor compute;
@@ -30,6 +31,7 @@ struct GraphExecutors {
     boost::asio::any_io_executor disk;
     boost::asio::any_io_executor decode{};
     std::uint32_t decode_threads = 1;
+    std::vector<boost::asio::any_io_executor> replicas{};
 
     [[nodiscard]] const boost::asio::any_io_executor& decoding() const noexcept { return decode ? decode : staging; }
 };

@@ -1,5 +1,7 @@
 #include "pipeline/graph/staging_stage.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -12,15 +14,12 @@ namespace distilld {
 
 namespace asio = boost::asio;
 
-namespace {
-
-constexpr std::size_t kStagedAhead = 1;  // micro-batches staged while one trains
-
-}  // namespace
-
-StagingStage::StagingStage(asio::any_io_executor io, asio::any_io_executor staging, Student& student,
-                           TeacherStage& teacher, TraceWriter* trace)
-    : staging_(std::move(staging)), student_(student), teacher_(teacher), trace_(trace), output_(io, kStagedAhead) {}
+StagingStage::StagingStage(const GraphExecutors& executors, Student& student, TeacherStage& teacher, TraceWriter* trace)
+    : staging_(executors.staging),
+      student_(student),
+      teacher_(teacher),
+      trace_(trace),
+      output_(executors.io, std::max<std::size_t>(1, executors.replicas.size())) {}
 
 asio::awaitable<void> StagingStage::run() {
     const std::exception_ptr thrown = co_await thrown_by(stage_all());

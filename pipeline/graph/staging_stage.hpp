@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "pipeline/async/bounded_channel.hpp"
+#include "pipeline/graph/graph_options.hpp"
 #include "pipeline/graph/stage_clock.hpp"
 #include "pipeline/graph/student.hpp"
 #include "pipeline/graph/teacher/teacher_stage.hpp"
@@ -22,16 +23,15 @@ struct StagedMicroBatch {
 };
 
 /// The staging stage: makes the tensors of micro-batch N+1 while N trains. All calls on the graph's executor; tensors
-/// are made on `staging` (one thread). `trace` may be null.
+/// are made on the staging executor. `trace` may be null.
 class StagingStage {
   public:
-    StagingStage(boost::asio::any_io_executor io, boost::asio::any_io_executor staging, Student& student,
-                 TeacherStage& teacher, TraceWriter* trace);
+    StagingStage(const GraphExecutors& executors, Student& student, TeacherStage& teacher, TraceWriter* trace);
 
     /// Runs until the teacher stage is at its end or the output is closed. Always closes the output.
     boost::asio::awaitable<void> run();
 
-    /// Staged micro-batches in order, at most one ahead of the student.
+    /// Staged micro-batches in order, at most one ahead of each replica of the student.
     [[nodiscard]] BoundedChannel<StagedMicroBatch>& output() noexcept { return output_; }
     [[nodiscard]] const BoundedChannel<StagedMicroBatch>& output() const noexcept { return output_; }
     [[nodiscard]] StageTimes times() const { return clock_.times(); }

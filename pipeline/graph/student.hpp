@@ -130,7 +130,12 @@ class Student {
     /// Loads what write_checkpoint() wrote; refuses a damaged checkpoint or one of another network.
     virtual Result<RunState> restore(const std::filesystem::path& checkpoint_folder) = 0;
 
+    /// Bytes that train() takes for a micro-batch of this many positions beside weights and gradients: an estimate.
+    [[nodiscard]] virtual std::uint64_t activation_bytes(std::uint64_t /*positions*/) const { return 0; }
+    /// Those that are trained.
     [[nodiscard]] virtual std::uint64_t parameter_count() const = 0;
+    /// Including those that are not trained.
+    [[nodiscard]] virtual std::uint64_t network_parameter_count() const { return parameter_count(); }
     [[nodiscard]] virtual std::uint32_t vocabulary_size() const = 0;
     [[nodiscard]] virtual std::uint32_t max_positions() const = 0;
 };

@@ -1,5 +1,6 @@
 #include "pipeline/graph/student_stage.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -11,10 +12,19 @@ namespace distilld {
 
 namespace asio = boost::asio;
 
-StudentStage::StudentStage(asio::any_io_executor compute, Student& student, BoundedChannel<StagedMicroBatch>& input,
+namespace {
+
+/// In sequential mode the next request is sent only after training on this micro-batch.
+std::size_t at_once(const GraphExecutors& executors, const TrainingSpec& training) {
+    return training.parallel ? std::max<std::size_t>(1, executors.replicas.size()) : 1;
+}
+
+}  // namespace
+
+StudentStage::StudentStage(const GraphExecutors& executors, Student& student, BoundedChannel<StagedMicroBatch>& input,
                            TeacherStage& teacher, OptimizerStage& optimizer, RecorderStage& recorder,
                            const GraphOptions& options, TraceWriter* trace)
-    : compute_(std::move(compute)),
+    : trainers_(executors.replicas),
       student_(student),
       input_(input),
       teacher_(teacher),
@@ -22,11 +32,20 @@ StudentStage::StudentStage(asio::any_io_executor compute, Student& student, Boun
       recorder_(recorder),
       options_(options),
       trace_(trace),
-      clock_(Stage::student, options.now) {}
+      training_(executors.io, {.max_tasks = at_once(executors, options.training), .on_failure = {}}),
+      clock_(Stage::student, options.now) {
+    trainers_.resize(at_once(executors, options.training), executors.compute);
+}
 
 asio::awaitable<void> StudentStage::run() {
-    const std::exception_ptr thrown = co_await thrown_by(train_all());
+    std::exception_ptr thrown = co_await thrown_by(train_all());
+    // What trains refers to us, so it is joined even if we are cancelled.
+    const bool throwing = co_await asio::this_coro::throw_if_cancelled();
+    co_await asio::this_coro::throw_if_cancelled(false);
+    const std::exception_ptr failed = co_await thrown_by(training_.join());
+    co_await asio::this_coro::throw_if_cancelled(throwing);
     clock_.enter(StageClock::State::idle);
+    rethrow_if(failed);
     rethrow_if(thrown);
 }
 
@@ -50,37 +69,41 @@ asio::awaitable<void> StudentStage::train_all() {
 /// Empty if the run ends before the step has all its micro-batches. A step that has them is finished even when
 /// cancelled: it needs no more waiting.
 asio::awaitable<std::optional<StepSums>> StudentStage::train_step(std::uint64_t step) {
-    StepSums sums;
+    sums_ = {};
     const std::uint64_t first = options_.steps.first_of(step);
     for (std::uint64_t n = first; n < options_.steps.first_of(step + 1); ++n) {
-        if (cancelled_ && n > first) {
+        if (!co_await until_training(trainers_.size() - 1) || (cancelled_ && n > first)) {
             co_return std::nullopt;
         }
         std::optional<StagedMicroBatch> staged = co_await next();
-        if (!staged) {
+        if (!staged || !training_.spawn(train(std::move(*staged)))) {
             co_return std::nullopt;
         }
-        const std::uint64_t positions = staged->positions;
-        const std::uint64_t padding = staged->padding;
-        const MicroBatchStats stats = co_await train(std::move(*staged));
-        sums.add(stats, positions, padding);
     }
-    co_return sums;
+    co_return co_await until_training(0) ? std::optional(sums_) : std::nullopt;
+}
+
+asio::awaitable<bool> StudentStage::until_training(std::size_t tasks) {
+    while (training_.size() > tasks && !training_.closed()) {
+        co_await training_.changed().wait();
+    }
+    co_return !training_.closed();
 }
 
 asio::awaitable<std::optional<StagedMicroBatch>> StudentStage::next() {
     teacher_.on_wanted();
-    clock_.enter(StageClock::State::wait_input);
+    if (training_.size() == 0) {
+        clock_.enter(StageClock::State::wait_input);
+    }
     // Idle time is for the optimizer's pending updates, one layer at a time.
-    while (input_.size() == 0 && !input_.closed() && optimizer_.updates_pending()) {
+    while (training_.size() == 0 && input_.size() == 0 && !input_.closed() && optimizer_.updates_pending()) {
         co_await optimizer_.apply_one_update(recorder_.steps_done());
     }
     co_return co_await input_.receive();
 }
 
-asio::awaitable<MicroBatchStats> StudentStage::train(StagedMicroBatch staged) {
+asio::awaitable<void> StudentStage::train(StagedMicroBatch staged) {
     const std::uint64_t n = staged.number;
-    // Sequential mode sends the next request only after training on this micro-batch.
     const bool release_early = options_.training.parallel;
     teacher_.on_taken(n);
     if (release_early) {
@@ -95,20 +118,23 @@ asio::awaitable<MicroBatchStats> StudentStage::train(StagedMicroBatch staged) {
     auto work = [this, batch = std::shared_ptr<StagedBatch>(std::move(staged.batch))] {
         return student_.train(*batch);
     };
-    const MicroBatchStats stats = co_await run_on(compute_, std::move(work));
-    clock_.enter(StageClock::State::wait_output);  // for the optimizer and the recorder, at the end of a step
+    const MicroBatchStats stats = co_await run_on(trainers_[n % trainers_.size()], std::move(work));
+    if (training_.size() == 1) {
+        clock_.enter(StageClock::State::wait_output);  // for the optimizer and the recorder, at the end of a step
+    }
     const Nanos updates = from_seconds(stats.update_seconds);
     clock_.rebook(StageClock::State::busy, StageClock::State::wait_output, updates);
     optimizer_.on_updates_took(updates);
     optimizer_.on_updates_applied();
     if (trace_ != nullptr) {
-        trace_->span(Stage::student, "train", began, steady_now(), n);
+        const auto span = trainers_.size() > 1 ? &TraceWriter::overlapping_span : &TraceWriter::span;
+        (trace_->*span)(Stage::student, "train", began, steady_now(), n);
     }
     teacher_.on_trained(n);
     if (!release_early) {
         teacher_.on_released(n);
     }
-    co_return stats;
+    sums_.add(stats, staged.positions, staged.padding);
 }
 
 }  // namespace distilld

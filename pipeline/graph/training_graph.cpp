@@ -55,11 +55,11 @@ class StagedTrainingGraph final : public TrainingGraph {
           plan_(io_, executors.staging, std::move(batches), trace),
           decode_(io_, executors.decoding(), executors.decode_threads, trace),
           teacher_(io_, plan_, decode_, teachers_of(options, hooks), trace),
-          staging_(io_, executors.staging, student, teacher_, trace),
+          staging_(executors, student, teacher_, trace),
           optimizer_(executors.compute, student, options.training, options.total_steps, trace, options.now),
           turn_(eval.turn),
           recorder_(executors, student, optimizer_, std::move(eval), options, recorder_hooks(std::move(hooks)), trace),
-          student_(executors.compute, student, staging_.output(), teacher_, optimizer_, recorder_, options, trace) {
+          student_(executors, student, staging_.output(), teacher_, optimizer_, recorder_, options, trace) {
         if (turn_) {
             turn_->set_training(&teacher_);
         }

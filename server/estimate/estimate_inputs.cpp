@@ -14,6 +14,7 @@ EstimateInputs read_estimate_inputs(const JobSpec& spec, JobInspection inspectio
         return inputs;
     }
     inputs.bf16 = multiplies_bf16(cpuinfo()) || spec.student.device.starts_with("cuda");
+    inputs.cores = core_count();
     inputs.student = std::move(inspection.student);
     inputs.rows = inspection.rows;
     if (const TeacherSpec* teacher = spec.teacher(); teacher != nullptr && !teacher->model_dir.empty()) {

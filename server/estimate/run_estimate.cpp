@@ -7,7 +7,7 @@
 
 #include "models/families/module_names.hpp"
 #include "models/families/network_shape.hpp"
-#include "models/losses/loss_chunks.hpp"
+#include "models/losses/activation_bytes.hpp"
 #include "models/optimizers/state_sizes.hpp"
 #include "pipeline/core/automatic_batch.hpp"
 #include "pipeline/core/batch_plan.hpp"
@@ -46,28 +46,6 @@ Counts counts_of(const JobSpec& spec, const models::NetworkShape& shape) {
     return counts;
 }
 
-/// What backward keeps from forward, and the loss.
-std::uint64_t activation_bytes(const JobSpec& spec, const models::DecoderConfig& decoder, std::uint64_t positions,
-                               std::uint64_t element) {
-    const auto hidden = static_cast<std::uint64_t>(decoder.hidden_size);
-    const auto inner = static_cast<std::uint64_t>(decoder.intermediate_size);
-    const auto queries = static_cast<std::uint64_t>(decoder.num_attention_heads * decoder.head_dim);
-    const auto keys = static_cast<std::uint64_t>(decoder.num_key_value_heads * decoder.head_dim);
-    const auto layers = static_cast<std::uint64_t>(decoder.num_hidden_layers);
-    // Per layer: inputs and outputs of its norms; queries and keys before and after rotation, values and the result of
-    // attention; inputs, intermediates and outputs of the activation. The kernels of the CPU keep about a quarter less.
-    const std::uint64_t layer = 5 * hidden + 3 * queries + 4 * keys + (decoder.gated_mlp ? 4 : 2) * inner;
-    std::uint64_t kept = layers * layer;
-    if (spec.training.gradient_checkpointing) {
-        kept = layers * hidden + layer;
-    }
-    const auto vocabulary = static_cast<std::uint64_t>(decoder.vocab_size);
-    const auto most = static_cast<std::uint64_t>(models::loss_chunk_rows(decoder.vocab_size));
-    const std::uint64_t loss = std::min(positions, most) * vocabulary * kMaster;
-    // The logits, which become their gradient, and the same again for the teacher's targets and blocks of both.
-    return saturating_sum(saturating_product(element * positions, kept + 3 * hidden), 2 * loss);
-}
-
 std::uint64_t answer_bytes(const TeacherSpec& teacher, const models::DecoderConfig& student, std::uint64_t positions) {
     const auto vocabulary = static_cast<std::uint64_t>(student.vocab_size);
     if (teacher.top_k > 0) {
@@ -98,6 +76,22 @@ std::uint64_t teacher_bytes(const JobSpec& spec, const EstimateInputs& inputs, s
     return bytes;
 }
 
+/// Micro-batches that train at once.
+std::uint32_t replicas_of(const JobSpec& spec, const EstimateInputs& inputs, std::uint64_t parameters) {
+    const TrainingSpec& training = spec.training;
+    if (!training.parallel) {
+        return 1;
+    }
+    ReplicaWish wish;
+    wish.threads = training.threads > 0 ? training.threads : inputs.cores;
+    wish.micro_batches = training.micro_batches_auto ? kMaxReplicas : training.micro_batches;
+    wish.parameters = parameters;
+    wish.available_bytes = kSaturated;
+    const bool on_cpu = !spec.student.device.starts_with("cuda");
+    return training.replicas_auto ? (on_cpu ? automatic_replicas(wish) : 1)
+                                  : std::min(training.replicas, std::max(1U, wish.micro_batches));
+}
+
 MemoryEstimate memory_of(const JobSpec& spec, const EstimateInputs& inputs, const Counts& counts) {
     const bool bf16 = spec.student.dtype == Dtype::bf16 || (spec.student.dtype == Dtype::auto_select && inputs.bf16);
     const std::uint64_t element = bf16 ? 2 : 4;
@@ -108,7 +102,9 @@ MemoryEstimate memory_of(const JobSpec& spec, const EstimateInputs& inputs, cons
     memory.weights = counts.frozen * element + counts.trained * (kMaster + (bf16 ? 2 : 0));
     memory.gradients = counts.trained * kMaster;
     memory.optimizer = models::optimizer_state_bytes(spec.training, counts.trained, counts.trained_tables);
-    memory.activations = activation_bytes(spec, inputs.student->decoder, positions, element);
+    memory.activations = saturating_product(
+        replicas_of(spec, inputs, counts.frozen + counts.trained),
+        models::activation_bytes(inputs.student->decoder, positions, element, spec.training.gradient_checkpointing));
     memory.teacher_buffers = teacher_bytes(spec, inputs, positions);
     memory.runtime = kRuntimeBytes;
     return memory;

@@ -17,7 +17,7 @@ struct MemoryEstimate {
     std::uint64_t weights = 0;  ///< masters, and copies in the dtype of the arithmetic
     std::uint64_t gradients = 0;
     std::uint64_t optimizer = 0;        ///< moments
-    std::uint64_t activations = 0;      ///< of one micro-batch, including the loss
+    std::uint64_t activations = 0;      ///< of the micro-batches that train at once, including the loss
     std::uint64_t teacher_buffers = 0;  ///< waiting answers; weights of a teacher in the process
     std::uint64_t runtime = 0;          ///< the program and libtorch
 
@@ -49,6 +49,7 @@ struct EstimateInputs {
     std::optional<models::ModelConfig> local_teacher;  ///< of teacher.model_dir
     std::optional<std::uint64_t> rows;                 ///< of the training data
     bool bf16 = false;                                 ///< the dtype if the spec leaves it open
+    std::uint32_t cores = 1;                           ///< number of threads if the spec leaves it open
 };
 
 /// All but `seconds`. Pure.

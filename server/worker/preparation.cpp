@@ -87,6 +87,10 @@ class Preparation {
                 co_return chosen;
             }
         }
+        auto settling = on(executors_.compute, [this] { return settle_replicas(); });
+        if (Result<void> settled = co_await std::move(settling); !settled) {
+            co_return settled;
+        }
         if (Result<void> settled = settle_steps(run_, emit_); !settled) {
             co_return settled;
         }
@@ -325,11 +329,43 @@ class Preparation {
         return {};
     }
 
+    /// By the network's size and the memory, so that no timing decides the last bits of weights.
+    Result<void> settle_replicas() {
+        TrainingSpec& training = run_.spec.training;
+        const bool on_cpu = run_.spec.student.device == "cpu";
+        if (training.replicas_auto) {
+            training.replicas = on_cpu ? automatic_replicas(replica_wish()) : 1;
+            training.replicas_auto = false;
+            if (training.replicas > 1) {
+                info("replicas auto: " + std::to_string(training.replicas) + " micro-batches train at once");
+            }
+        } else if (training.replicas > 1 && !on_cpu) {
+            return invalid_input("/training/replicas: is " + std::to_string(training.replicas) +
+                                 ", but the student is on " + run_.spec.student.device +
+                                 ", and replicas are threads of a CPU; give 1 or \"auto\"");
+        }
+        return {};
+    }
+
+    ReplicaWish replica_wish() const {
+        const TrainingSpec& training = run_.spec.training;
+        ReplicaWish wish;
+        wish.threads = training.threads;
+        wish.micro_batches = training.micro_batches;
+        wish.parameters = run_.student->network_parameter_count();
+        wish.activation_bytes =
+            run_.student->activation_bytes(std::uint64_t{training.batch_size} * run_.spec.dataset.sequence_length);
+        const Result<std::unique_ptr<models::DeviceMemory>> memory = models::make_device_memory("cpu");
+        wish.available_bytes = memory ? (*memory)->available_bytes() : 0;
+        return wish;
+    }
+
     Result<BatchAdvice> probe_memory(std::uint32_t max_batch_size) {
         MemoryProbeOptions options;
         options.max_batch_size = max_batch_size;
         options.sequence_length = run_.spec.dataset.sequence_length;
         options.with_teacher = run_.spec.has_teacher();
+        options.replicas = run_.spec.training.replicas;
         for (const auto& [name, teacher] : run_.spec.teachers) {
             options.top_k = std::max(options.top_k, teacher.top_k);
             options.window_bytes += teacher.window_bytes;

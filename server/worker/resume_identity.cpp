@@ -7,8 +7,10 @@
 
 #include "api/job_spec_json.hpp"
 #include "api/url_queries.hpp"
+#include "base/cores.hpp"
 #include "base/json_members.hpp"
 #include "base/json_text.hpp"
+#include "pipeline/core/automatic_batch.hpp"
 #include "pipeline/core/effective_overflow.hpp"
 #include "pipeline/core/teacher_name.hpp"
 #include "pipeline/teacher/probe/teacher_fingerprint.hpp"
@@ -123,6 +125,13 @@ bool splits_steps(const api::SpecField& field) {
     return field.pointer == "/training/batch_size" || field.pointer == "/training/micro_batches";
 }
 
+/// Whether the last bits of weights are the same with another value of the field. Numbers of replicas from 2 on are
+/// alike; a run older than the field had none, and keeps to that.
+bool sums_alike(const api::SpecField& field, const json::value& then, const std::string& was, const std::string& is) {
+    const bool same_replicas = find(then, field.pointer) == nullptr || (was != "1" && is != "1");
+    return was == is || (field.pointer == "/training/replicas" && same_replicas);
+}
+
 Result<void> check_field(const api::SpecField& field, const json::value& then, const json::value& now) {
     const auto is = value_in(now, field);
     // If the teacher was asked what it offers, a spec may also name its choice.
@@ -171,6 +180,13 @@ void adopt_batch(const json::value& identity, TrainingSpec& training) {
             static_cast<std::uint32_t>(std::clamp<std::uint64_t>(step / training.batch_size, 1, 65536));
         training.micro_batches_auto = false;
     }
+}
+
+/// Any number from 2 on gives the same bits. Checkpoints older than the field are of runs without replicas.
+void adopt_replicas(const json::value& identity, TrainingSpec& training) {
+    const std::uint32_t said = number_at(identity, "/spec/training/replicas");
+    training.replicas = std::clamp(said, 1U, std::clamp(core_count(), 2U, kMaxReplicas));
+    training.replicas_auto = false;
 }
 
 /// A checkpoint older than the chosen dtype says "auto": the model's stays open.
@@ -321,7 +337,9 @@ std::vector<std::string> last_bits_warnings(const std::string& identity, const J
         // One line is enough for micro-batches; micro_batches follow from it.
         const bool split_otherwise =
             field.pointer == "/training/batch_size" && is != "\"auto\"" && cuts_the_same_steps(*then, now);
-        if ((field.decides_weights == api::DecidesWeights::last_bits || split_otherwise) && was != is) {
+        const bool last_bits =
+            field.decides_weights == api::DecidesWeights::last_bits && !sums_alike(field, spec_then, was, is);
+        if (last_bits || (split_otherwise && was != is)) {
             warnings.push_back(difference(field, was, is) + kNotBitForBit);
         }
     }
@@ -385,6 +403,9 @@ void adopt_decisions(const std::string& identity, JobSpec& spec) {
     }
     if (spec.training.batch_size_auto || spec.training.micro_batches_auto) {
         adopt_batch(*then, spec.training);
+    }
+    if (spec.training.replicas_auto) {
+        adopt_replicas(*then, spec.training);
     }
     if (spec.dataset.overflow == Overflow::automatic && spec.dataset.packing != Packing::joined) {
         spec.dataset.overflow = overflow_then(*then);

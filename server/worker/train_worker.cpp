@@ -160,6 +160,9 @@ class TrainWorker {
         if (!prepared) {
             co_return failed(prepared.error());
         }
+        if (const std::uint32_t replicas = run_.spec.training.replicas; replicas > 1) {
+            threads_.start_replicas(replicas, compute_alone);
+        }
         Result<WorkerEvent> last =
             co_await train_and_export(run_, threads_.executors(), control_, emit, start.trace_file);
         if (!last) {

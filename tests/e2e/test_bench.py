@@ -273,7 +273,7 @@ def test_loss_says_what_it_takes(programs, teacher):
 
 
 TRAIN_FIELDS = {
-    *("command", "student_parameters", "dtype", "threads", "batch_size", "sequence_length", "top_k"),
+    *("command", "student_parameters", "dtype", "threads", "replicas", "batch_size", "sequence_length", "top_k"),
     *("tokens_per_second", "tokens_per_second_slowest", "tokens_per_second_fastest"),
     *("milliseconds_per_micro_batch", "gigaflops_per_second_of_gemm", "share_of_gemm_rate", "peak_resident_mb"),
     *("gigaflops_per_second_of_products", "share_of_product_rate"),

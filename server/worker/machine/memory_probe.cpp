@@ -97,15 +97,16 @@ Result<BatchAdvice> advise_batch_size(Student& student, models::DeviceMemory& me
     advice.available_bytes = memory.available_bytes();
     const auto share = static_cast<std::uint64_t>(kShareOfAvailable * static_cast<double>(advice.available_bytes));
     const std::uint64_t budget = share - std::min(share, options.window_bytes);
-    const std::uint64_t fits = std::max<std::uint64_t>(1, budget / advice.bytes_per_sequence);
+    const std::uint64_t fits = std::max<std::uint64_t>(1, budget / advice.bytes_per_sequence / options.replicas);
     const std::uint64_t by_positions = std::max<std::uint64_t>(1, options.max_positions / options.sequence_length);
     const std::uint64_t max = std::min({fits, by_positions, static_cast<std::uint64_t>(options.max_batch_size)});
     while (2ULL * advice.batch_size <= max) {
         advice.batch_size *= 2;
     }
-    advice.description = "there is memory for " + std::to_string(fits) + " sequences at once (" +
-                         megabytes(advice.bytes_per_sequence) + " each, " + megabytes(advice.available_bytes) +
-                         " available)";
+    advice.description =
+        "there is memory for " + std::to_string(fits) + " sequences at once" +
+        (options.replicas > 1 ? " for each of " + std::to_string(options.replicas) + " replicas" : "") + " (" +
+        megabytes(advice.bytes_per_sequence) + " each, " + megabytes(advice.available_bytes) + " available)";
     if (by_positions < std::min<std::uint64_t>(fits, options.max_batch_size)) {
         advice.description +=
             ", but more than " + std::to_string(options.max_positions) + " positions at once are no faster";

@@ -15,6 +15,7 @@ struct MemoryProbeOptions {
     /// Width of the teacher's hidden states; above 0: it sends these, and the student has the head for them.
     std::uint32_t hidden_size = 0;
     bool with_teacher = false;
+    std::uint32_t replicas = 1;               ///< micro-batches that train at once
     std::uint64_t window_bytes = 0;           ///< set aside for prefetched answers
     std::uint32_t max_batch_size = 64;        ///< max_batch_size() of the data
     std::uint64_t max_positions = 1U << 14U;  ///< upper bound for batch_size × sequence_length: on a CPU larger

@@ -1,6 +1,8 @@
 #include "server/worker/machine/worker_threads.hpp"
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_future.hpp>
 
 namespace distilld {
 
@@ -13,10 +15,20 @@ void WorkerThreads::start_decoding(std::uint32_t threads) {
     decode_threads_ = threads;
 }
 
+void WorkerThreads::start_replicas(std::uint32_t count, const std::function<void()>& first) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+        boost::asio::thread_pool& replica = replicas_.emplace_back(1);
+        boost::asio::post(replica, boost::asio::use_future([&first] { first(); })).get();
+    }
+}
+
 GraphExecutors WorkerThreads::executors() {
     GraphExecutors executors{io.get_executor(), compute_.get_executor(), staging_.get_executor(), disk_.get_executor()};
     executors.decode = decode_ ? boost::asio::any_io_executor(decode_->get_executor()) : executors.staging;
     executors.decode_threads = std::max(1U, decode_threads_);
+    for (boost::asio::thread_pool& replica : replicas_) {
+        executors.replicas.emplace_back(replica.get_executor());
+    }
     return executors;
 }
 
@@ -26,6 +38,9 @@ void WorkerThreads::join() {
     disk_.join();
     if (decode_) {
         decode_->join();
+    }
+    for (boost::asio::thread_pool& replica : replicas_) {
+        replica.join();
     }
 }
 

@@ -3,6 +3,8 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <optional>
 
 #include "pipeline/graph/graph_options.hpp"
@@ -19,7 +21,10 @@ class WorkerThreads {
     /// Starts the decoding threads once their number is known.
     void start_decoding(std::uint32_t threads);
 
-    /// Until the decoding threads are started, staging decodes.
+    /// Starts the threads of `count` replicas; each calls `first` before its work. Waits for these calls.
+    void start_replicas(std::uint32_t count, const std::function<void()>& first);
+
+    /// Until the decoding threads are started, staging decodes; without replicas, compute trains.
     [[nodiscard]] GraphExecutors executors();
 
     /// Takes no more work and waits for what was given. Call after the coroutines that use the threads have ended.
@@ -33,6 +38,7 @@ class WorkerThreads {
     boost::asio::thread_pool disk_{1};
     std::optional<boost::asio::thread_pool> decode_;
     std::uint32_t decode_threads_ = 0;
+    std::deque<boost::asio::thread_pool> replicas_;
 };
 
 }  // namespace distilld

@@ -60,5 +60,26 @@ TEST(AutomaticBatch, TheLineOfTheRunSaysHowEpochsComeToSteps) {
     EXPECT_THAT(steps_line(training, 454, 11, false).message, HasSubstr("was started by an earlier version"));
 }
 
+TEST(AutomaticReplicas, AreOnePerThreadForASmallNetworkIfMicroBatchesAndMemorySuffice) {
+    const ReplicaWish wish{4, 8, 1'000'000, 1 << 20, 1 << 30};
+    EXPECT_EQ(automatic_replicas(wish), 4U);
+    const auto with = [&wish](auto member, auto value) {
+        ReplicaWish other = wish;
+        other.*member = value;
+        return automatic_replicas(other);
+    };
+    EXPECT_EQ(with(&ReplicaWish::threads, 1U), 1U);
+    EXPECT_EQ(with(&ReplicaWish::threads, 0U), 1U);
+    EXPECT_EQ(with(&ReplicaWish::threads, 64U), 8U);
+    EXPECT_EQ(with(&ReplicaWish::micro_batches, 3U), 3U);
+    EXPECT_EQ(with(&ReplicaWish::micro_batches, 1U), 1U);
+    EXPECT_EQ(with(&ReplicaWish::parameters, kMaxParametersOfReplicas), 4U);
+    EXPECT_EQ(with(&ReplicaWish::parameters, kMaxParametersOfReplicas + 1), 1U);
+    EXPECT_EQ(with(&ReplicaWish::available_bytes, std::uint64_t{6} << 20), 3U) << "half of it";
+    EXPECT_EQ(with(&ReplicaWish::available_bytes, std::uint64_t{0}), 1U) << "not known";
+    EXPECT_EQ(with(&ReplicaWish::activation_bytes, std::uint64_t{0}), 4U);
+    EXPECT_EQ(automatic_replicas({64, 64, 1, 0, 1 << 30}), kMaxReplicas);
+}
+
 }  // namespace
 }  // namespace distilld

@@ -11,6 +11,8 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/system/system_error.hpp>
 #include <chrono>
+#include <cstddef>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <numeric>
@@ -95,6 +97,7 @@ class TrainingGraphTest : public ::testing::Test {
         boost::asio::thread_pool staging(1);
         boost::asio::thread_pool disk(1);
         boost::asio::thread_pool decode(1);
+        std::deque<boost::asio::thread_pool> replicas;
         Outcome result;
         GraphHooks hooks;
         hooks.on_event = [this, &result](const WorkerEvent& event) {
@@ -116,13 +119,16 @@ class TrainingGraphTest : public ::testing::Test {
         };
         auto batches = std::make_shared<BatchSource>(dataset_, BatchPlan(10, options_.training.batch_size, 1),
                                                      options_.training.micro_batches);
-        const GraphExecutors executors{io.get_executor(), compute.get_executor(), staging.get_executor(),
-                                       disk.get_executor(), decode.get_executor()};
+        GraphExecutors executors{io.get_executor(), compute.get_executor(), staging.get_executor(), disk.get_executor(),
+                                 decode.get_executor()};
+        for (std::size_t i = 0; i < replicas_; ++i) {
+            executors.replicas.emplace_back(replicas.emplace_back(1).get_executor());
+        }
         options_.teachers.clear();
         if (source != nullptr) {
             options_.teachers.push_back({"", source, asking_});
         }
-        auto graph = make_training_graph(executors, student_, batches, std::move(eval), options_, hooks, nullptr);
+        auto graph = make_training_graph(executors, student(), batches, std::move(eval), options_, hooks, nullptr);
         graph_ = graph.get();
         io_ = &io;
         auto ended = [this, &result](const std::exception_ptr& thrown, Result<GraphOutcome> outcome) {
@@ -146,8 +152,13 @@ class TrainingGraphTest : public ::testing::Test {
         staging.join();
         disk.join();
         decode.join();
+        for (boost::asio::thread_pool& replica : replicas) {
+            replica.join();
+        }
         return result;
     }
+
+    virtual Student& student() { return student_; }
 
     /// train 0, train 1, train 2, step, train 3 …
     static std::vector<std::string> expected_log(std::uint64_t first_step, std::uint64_t steps, std::uint64_t m) {
@@ -176,6 +187,7 @@ class TrainingGraphTest : public ::testing::Test {
     FakeTeacher teacher_;
     GraphOptions options_;
     TeacherStageOptions asking_;  // of the one teacher
+    std::size_t replicas_ = 0;
     std::optional<Error> commit_error_;
     int failing_commits_ = -1;                                                 // of them; below 0 = all
     std::function<void(std::uint64_t)> on_commit_;                             // on the disk thread

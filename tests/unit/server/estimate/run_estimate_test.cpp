@@ -107,6 +107,24 @@ TEST(RunEstimate, CountsAdaptersBesideAFrozenBase) {
               3U * 2 * ((8 + 8) + 2 * (8 + 4) + (8 + 8) + 2 * (8 + 12) + (12 + 8)));
 }
 
+TEST(RunEstimate, EachReplicaHasItsActivations) {
+    auto spec = spec_of();
+    spec.training.micro_batches = 8;
+    auto inputs = inputs_of();
+    inputs.cores = 4;
+    const auto activations = [&] { return estimate_run(spec, inputs).memory->activations; };
+    const std::uint64_t automatic = activations();
+    spec.training.replicas_auto = false;
+    const std::uint64_t one = activations();
+    EXPECT_EQ(automatic, 4 * one);
+    spec.training.replicas = 3;
+    EXPECT_EQ(activations(), 3 * one);
+    spec.training.micro_batches = 2;
+    EXPECT_EQ(activations(), 2 * one);
+    spec.training.parallel = false;
+    EXPECT_EQ(activations(), one);
+}
+
 TEST(RunEstimate, MemoryGrowsWithTheMicroBatchAndShrinksWithCheckpointing) {
     auto spec = spec_of();
     const auto one = *estimate_run(spec, inputs_of()).memory;

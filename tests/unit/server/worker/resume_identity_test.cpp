@@ -29,6 +29,7 @@ JobSpec spec_of_a_run() {
     spec.training.max_steps = 10;
     spec.training.threads = 2;
     spec.output = "out";
+    spec.training.replicas_auto = false;
     return spec;
 }
 

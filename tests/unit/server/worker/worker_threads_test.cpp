@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <boost/asio/post.hpp>
 #include <latch>
+#include <set>
+#include <thread>
 
 namespace distilld {
 namespace {
@@ -28,6 +31,25 @@ TEST(WorkerThreads, AsManyAnswersAreDecodedAtATimeAsThereAreThreads) {
     }
     threads.join();
     EXPECT_TRUE(together.try_wait());
+}
+
+TEST(WorkerThreads, EachReplicaHasAThreadThatIsPreparedFirst) {
+    WorkerThreads threads;
+    EXPECT_TRUE(threads.executors().replicas.empty());
+    std::set<std::thread::id> prepared;
+    threads.start_replicas(3, [&prepared] { prepared.insert(std::this_thread::get_id()); });
+    EXPECT_EQ(prepared.size(), 3U);
+    std::latch together(3);
+    std::atomic<int> strangers = 0;
+    for (const boost::asio::any_io_executor& replica : threads.executors().replicas) {
+        boost::asio::post(replica, [&] {
+            strangers += prepared.contains(std::this_thread::get_id()) ? 0 : 1;
+            together.arrive_and_wait();
+        });
+    }
+    threads.join();
+    EXPECT_TRUE(together.try_wait());
+    EXPECT_EQ(strangers, 0);
 }
 
 }  // namespace
