@@ -32,7 +32,7 @@ LAYERS = {
     # support <- http <- security, protocol <- supervisor, jobs <- cli; the worker's program and the teacher's beside
     # them.
     "server/support/": ["base/", "server/support/"],
-    # What the service can be told; whoever composes it reads them. Jobs and webhooks take their sections, the other
+    # The settings of the service, read by whoever composes it. Jobs and webhooks take their sections, the other
     # rooms have options of their own.
     "server/settings/": [*BELOW_SERVER, "server/support/", "server/settings/"],
     "server/http/": [*BELOW_SERVER, "server/support/", "server/http/"],
