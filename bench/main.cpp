@@ -15,6 +15,7 @@
 #include "bench/scenario.hpp"
 #include "bench/store_formats.hpp"
 #include "distilld_version.hpp"
+#include "pipeline/core/automatic_batch.hpp"
 #include "server/supervisor/worker_environment.hpp"
 
 namespace {
@@ -116,8 +117,9 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(1, 1000));
     train_command->add_option("--top-k", train.top_k, "entries of a teacher's target; 0 = no teacher")
         ->check(CLI::Range(0, 4096));
-    train_command->add_option("--replicas", train.replicas, "micro-batches trained at once, on one thread each if > 1")
-        ->check(CLI::Range(1, 16));
+    train_command
+        ->add_option("--replicas", train.replicas, "micro-batches that train at once; 0 = as training.replicas auto")
+        ->check(CLI::Range(0U, distilld::kMaxReplicas));
     train_command->add_flag("--by-op", train.by_operation, "time and bytes of each operation of libtorch");
 
     TokenizeOptions tokenize;

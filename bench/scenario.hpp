@@ -108,7 +108,7 @@ struct TrainOptions {
     std::uint32_t repeat = 5;    ///< rounds
     std::uint32_t top_k = 64;    ///< of the teacher's targets; 0 = no teacher
     std::uint32_t warm_up = 2;   ///< steps before the first round
-    std::uint32_t replicas = 1;  ///< micro-batches in forward and backward at once, each on one thread
+    std::uint32_t replicas = 0;  ///< micro-batches that train at once; 0 = as training.replicas "auto"
     bool by_operation = false;   ///< adds a table of libtorch's operations
 };
 /// Trains a student on targets at hand: rates, shares of the machine's GEMM rate and of the rate of the step's own

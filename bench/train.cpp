@@ -4,6 +4,8 @@
 #include <boost/json/object.hpp>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <thread>
@@ -16,6 +18,7 @@
 #include "bench/real_student.hpp"
 #include "bench/scenario.hpp"
 #include "bench/training_work.hpp"
+#include "pipeline/core/automatic_batch.hpp"
 #include "server/worker/machine/compute_threads.hpp"
 
 namespace distilld::bench {
@@ -168,6 +171,16 @@ boost::json::array rows_of(const OperationProfile& profile, double micro_batches
     return rows;
 }
 
+std::uint32_t replicas_of(const TrainOptions& options, const Student& student, std::uint32_t threads) {
+    ReplicaWish wish;
+    wish.threads = threads;
+    wish.micro_batches = options.micro_batches;
+    wish.parameters = student.network_parameter_count();
+    wish.activation_bytes = student.activation_bytes(std::uint64_t{options.batch_size} * options.sequence_length);
+    wish.available_bytes = std::numeric_limits<std::uint64_t>::max();
+    return options.replicas > 0 ? options.replicas : automatic_replicas(wish);
+}
+
 }  // namespace
 
 boost::json::object run_train(const TrainOptions& options) {
@@ -189,7 +202,8 @@ boost::json::object run_train(const TrainOptions& options) {
     for (std::uint32_t i = 0; i < options.micro_batches; ++i) {
         batches.push_back(make_micro_batch(options, vocabulary, random));
     }
-    run_steps(*student, batches, options.warm_up, options.replicas);
+    const std::uint32_t replicas = replicas_of(options, *student, threads);
+    run_steps(*student, batches, options.warm_up, replicas);
 
     const double flops = training_flops_per_token(config_of(options.student), options.sequence_length);
     const double positions = static_cast<double>(options.batch_size) * options.sequence_length;
@@ -204,7 +218,7 @@ boost::json::object run_train(const TrainOptions& options) {
     std::vector<double> shares;
     for (std::uint32_t i = 0; i < options.repeat; ++i) {
         gemm_rates.push_back(measure_gemm_rate(dtype, kGemmSeconds));
-        const Round round = run_steps(*student, batches, options.steps, options.replicas);
+        const Round round = run_steps(*student, batches, options.steps, replicas);
         rates.push_back(positions * count / round.whole);
         micro_batch_ms.push_back(round.training / count * 1e3);
         shares.push_back(rates.back() * flops / gemm_rates.back());
@@ -217,7 +231,7 @@ boost::json::object run_train(const TrainOptions& options) {
     report["student_parameters"] = student->parameter_count();
     report["dtype"] = resolved_dtype_name(dtype);
     report["threads"] = threads;
-    report["replicas"] = options.replicas;
+    report["replicas"] = replicas;
     report["batch_size"] = options.batch_size;
     report["sequence_length"] = options.sequence_length;
     report["top_k"] = options.top_k;
