@@ -35,7 +35,10 @@ inline std::optional<boost::json::value> other_value(const api::SpecField& field
         if (first == "boolean") {
             return forms->at(1).at("enum").as_array().back();
         }
-        return first == "string" ? boost::json::value(boost::json::array{"one.jsonl", "two.jsonl"}) : "auto";
+        if (first == "string") {
+            return boost::json::array{"one.jsonl", "two.jsonl"};
+        }
+        return initial == boost::json::value("auto") ? forms->at(0).at("maximum") : "auto";
     }
     const auto type = schema.at("type").as_string();
     if (const auto* names = schema.if_contains("enum")) {
