@@ -178,7 +178,7 @@ std::vector<SpecField> training_fields() {
          .kind = make_integer_or_auto(&TrainingSpec::replicas, &TrainingSpec::replicas_auto, {1, kMaxReplicas}),
          .decides_weights = last_bits,
          .help = "micro-batches of a step that train at once, each on one thread; 1: one after the other on `threads`. "
-                 "`auto`: as many as cores for small networks on a CPU, otherwise 1 (docs/training.md)"},
+                 "`auto`: one per thread for small networks on a CPU, otherwise 1 (docs/training.md)"},
         // The length determines the learning rate schedule, but a run may be prolonged.
         {.pointer = "/training/max_steps",
          .kind = make_integer(&TrainingSpec::max_steps, {1, kMaxSteps}),

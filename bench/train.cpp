@@ -101,6 +101,13 @@ struct Round {
     double training = 0;  ///< forward, loss and backward of it
 };
 
+/// Forward, loss and backward of a micro-batch.
+double seconds_of_training(Student& student, StagedBatch& staged) {
+    const Clock::time_point trained = Clock::now();
+    const MicroBatchStats stats = student.train(staged);
+    return seconds_since(trained) - stats.update_seconds;
+}
+
 /// Trains on the step's staged micro-batches with a thread for each replica; the time in train() less updates, of all.
 double train_side_by_side(Student& student, const std::vector<std::unique_ptr<StagedBatch>>& staged,
                           std::uint32_t replicas) {
@@ -111,9 +118,7 @@ double train_side_by_side(Student& student, const std::vector<std::unique_ptr<St
             threads.emplace_back([&, replica] {
                 set_compute_threads(1);
                 for (std::size_t i = replica; i < staged.size(); i += replicas) {
-                    const Clock::time_point trained = Clock::now();
-                    const MicroBatchStats stats = student.train(*staged[i]);
-                    seconds[replica] += seconds_since(trained) - stats.update_seconds;
+                    seconds[replica] += seconds_of_training(student, *staged[i]);
                 }
             });
         }
@@ -136,9 +141,7 @@ Round run_steps(Student& student, const std::vector<MicroBatch>& batches, std::u
         } else {
             for (const MicroBatch& batch : batches) {
                 const std::unique_ptr<StagedBatch> staged = student.stage(batch);
-                const Clock::time_point trained = Clock::now();
-                const MicroBatchStats stats = student.train(*staged);
-                round.training += seconds_since(trained) - stats.update_seconds;
+                round.training += seconds_of_training(student, *staged);
             }
         }
         if (!student.finish_step(kLearningRate).finite) {

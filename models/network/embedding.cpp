@@ -20,8 +20,7 @@ class LookedUp : public torch::autograd::Function<LookedUp> {
         const Tensor& table = saved[0];
         const Tensor ids = saved[1].flatten();
         const Tensor rows = gradients[0].reshape({-1, gradients[0].size(-1)});
-        const MicroBatchScope* scope = MicroBatchScope::current();
-        const Ticket* ticket = scope != nullptr ? scope->ticket() : nullptr;
+        const Ticket* ticket = MicroBatchScope::current_ticket();
         if (ticket != nullptr && ticket->order().keeps_rows_of(table)) {
             ticket->order().keep_rows(*ticket, ids, rows);
         } else {

@@ -11,10 +11,6 @@ using torch::Tensor;
 
 thread_local const MicroBatchScope* current_scope = nullptr;
 
-const void* place_of(const Tensor& master) {
-    return master.unsafeGetTensorImpl();
-}
-
 /// Does not wait for the number of distinct ids, which only the device knows. Sorts the ids and adds their rows in the
 /// order of arrival, so that the bits are the same each time.
 void add_rows_on_device(const Tensor& table, const Tensor& ids, const Tensor& rows) {
@@ -71,7 +67,7 @@ void GradientOrder::end(std::uint64_t ticket) {
 void GradientOrder::keep_rows(const Ticket& ticket, const Tensor& ids, const Tensor& rows) {
     const torch::NoGradGuard no_grad;
     RowSums more = sums_of(ids, rows);
-    const GradientTurn turn(this, ticket);
+    const GradientTurn turn(this, &ticket);
     kept_ = kept_.ids.defined() ? sums_of(torch::cat({kept_.ids, more.ids}), torch::cat({kept_.rows, more.rows}))
                                 : std::move(more);
 }
@@ -97,6 +93,10 @@ const MicroBatchScope* MicroBatchScope::current() noexcept {
     return current_scope;
 }
 
+const Ticket* MicroBatchScope::current_ticket() noexcept {
+    return current_scope != nullptr ? current_scope->ticket_ : nullptr;
+}
+
 MicroBatchScope::Resumed::Resumed(const MicroBatchScope* scope) noexcept
     : before_(std::exchange(current_scope, scope)) {}
 
@@ -105,14 +105,12 @@ MicroBatchScope::Resumed::~Resumed() {
 }
 
 GradientTurn::GradientTurn(const Tensor& master)
-    : place_(place_of(master)), ticket_(current_scope != nullptr ? current_scope->ticket() : nullptr) {
+    : GradientTurn(master.unsafeGetTensorImpl(), MicroBatchScope::current_ticket()) {}
+
+GradientTurn::GradientTurn(const void* place, const Ticket* ticket) : place_(place), ticket_(ticket) {
     if (ticket_ != nullptr) {
         ticket_->order().enter(place_, ticket_->number());
     }
-}
-
-GradientTurn::GradientTurn(const void* place, const Ticket& ticket) : place_(place), ticket_(&ticket) {
-    ticket_->order().enter(place_, ticket_->number());
 }
 
 GradientTurn::~GradientTurn() {

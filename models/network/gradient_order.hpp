@@ -89,6 +89,8 @@ class MicroBatchScope {
 
     /// Null: the thread computes none; that is not training.
     [[nodiscard]] static const MicroBatchScope* current() noexcept;
+    /// Of the current micro-batch. Null: gradients are added at once.
+    [[nodiscard]] static const Ticket* current_ticket() noexcept;
 
     /// Makes a scope the current one of another thread: a device's backward runs in libtorch's.
     class Resumed {
@@ -103,8 +105,6 @@ class MicroBatchScope {
     };
 
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-    /// Null: gradients are added at once.
-    [[nodiscard]] const Ticket* ticket() const noexcept { return ticket_; }
 
   private:
     std::uint64_t number_;
@@ -116,7 +116,8 @@ class GradientTurn {
   public:
     /// The current micro-batch's turn to add to a master's .grad.
     explicit GradientTurn(const torch::Tensor& master);
-    GradientTurn(const void* place, const Ticket& ticket);
+    /// `ticket` null: there is no order, and nothing to wait for.
+    GradientTurn(const void* place, const Ticket* ticket);
     ~GradientTurn();
     GradientTurn(const GradientTurn&) = delete;
     GradientTurn& operator=(const GradientTurn&) = delete;

@@ -24,7 +24,8 @@ class CausalLm;
 /// r] are fp32 masters; arithmetic is in the dtype of x.
 class LoraAdapter {
   public:
-    /// Declares both in `group`, under PEFT's names ("base_model.model.…q_proj.lora_A.weight"). `clock` outlives this.
+    /// Declares both in `group`, under PEFT's names ("base_model.model.…q_proj.lora_A.weight"). `dropout_seed` outlives
+    /// this.
     LoraAdapter(ParameterGroup& group, const Linear& module, const LoraSpec& spec, const std::uint64_t& dropout_seed);
 
     /// `output` [.., outputs] of the module for `input` [.., inputs] -> output plus adapter.

@@ -77,8 +77,8 @@ class Student {
     /// Tensors of the micro-batch on the device. Staging thread, while another micro-batch trains.
     virtual std::unique_ptr<StagedBatch> stage(MicroBatch batch) = 0;
 
-    /// Forward, loss, backward. Adds to the gradients of the current step, in the order of stage(); up to 16 threads of
-    /// a CPU may be in here with micro-batches of one step, at most 16 apart, with the same bits. Updates left pending
+    /// Forward, loss, backward. Adds to the gradients of the current step, in the order of stage(). On a CPU several
+    /// threads may be in here with micro-batches of one step, with the same bits. Updates left pending
     /// by finish_step() are applied first, each layer's just before that layer's forward.
     virtual MicroBatchStats train(StagedBatch& batch) = 0;
 

@@ -14,9 +14,11 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// In sequential mode the next request is sent only after training on this micro-batch.
-std::size_t at_once(const GraphExecutors& executors, const TrainingSpec& training) {
-    return training.parallel ? std::max<std::size_t>(1, executors.replicas.size()) : 1;
+/// In sequential mode one, because the next request is sent only after training on this micro-batch.
+std::vector<asio::any_io_executor> trainers_of(const GraphExecutors& executors, const TrainingSpec& training) {
+    std::vector<asio::any_io_executor> trainers = executors.replicas;
+    trainers.resize(training.parallel ? std::max<std::size_t>(1, trainers.size()) : 1, executors.compute);
+    return trainers;
 }
 
 }  // namespace
@@ -24,7 +26,7 @@ std::size_t at_once(const GraphExecutors& executors, const TrainingSpec& trainin
 StudentStage::StudentStage(const GraphExecutors& executors, Student& student, BoundedChannel<StagedMicroBatch>& input,
                            TeacherStage& teacher, OptimizerStage& optimizer, RecorderStage& recorder,
                            const GraphOptions& options, TraceWriter* trace)
-    : trainers_(executors.replicas),
+    : trainers_(trainers_of(executors, options.training)),
       student_(student),
       input_(input),
       teacher_(teacher),
@@ -32,10 +34,8 @@ StudentStage::StudentStage(const GraphExecutors& executors, Student& student, Bo
       recorder_(recorder),
       options_(options),
       trace_(trace),
-      training_(executors.io, {.max_tasks = at_once(executors, options.training), .on_failure = {}}),
-      clock_(Stage::student, options.now) {
-    trainers_.resize(at_once(executors, options.training), executors.compute);
-}
+      training_(executors.io),
+      clock_(Stage::student, options.now) {}
 
 asio::awaitable<void> StudentStage::run() {
     std::exception_ptr thrown = co_await thrown_by(train_all());

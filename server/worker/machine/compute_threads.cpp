@@ -2,9 +2,8 @@
 
 #include <ATen/Parallel.h>
 
-#include <thread>
-
 #include "base/cores.hpp"
+#include "models/network/compute_thread_scope.hpp"
 
 namespace distilld {
 
@@ -17,11 +16,8 @@ std::uint32_t set_compute_threads(std::uint32_t threads) {
 }
 
 void compute_alone() {
-    // The query also sets this thread's number to the process's, as its first tensor operation would.
-    const int of_process = at::get_num_threads();
+    const models::ComputeThreadScope others_keep_theirs;
     at::set_num_threads(1);
-    // The number set last also applies to threads that have not computed yet.
-    std::thread([of_process] { at::set_num_threads(of_process); }).join();
 }
 
 }  // namespace distilld
