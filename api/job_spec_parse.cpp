@@ -125,8 +125,11 @@ class SpecReader {
         }
     }
 
-    /// The row of `kind` precedes all fields that depend on it.
-    [[nodiscard]] bool needed(NeededBy by) const { return by == NeededBy::all || reading_.spec.kind == JobKind::train; }
+    /// The rows of `kind` and `dataset.format` precede all fields that depend on them.
+    [[nodiscard]] bool needed(NeededBy by) const {
+        return by == NeededBy::all || (by == NeededBy::training && reading_.spec.kind == JobKind::train) ||
+               (by == NeededBy::tokens && reading_.spec.dataset.format == DataFormat::jsonl);
+    }
 
     /// The right place of a name that was written into the wrong object; "" if unknown.
     [[nodiscard]] std::string_view place_of(std::string_view name) const {

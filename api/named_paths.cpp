@@ -58,7 +58,8 @@ std::vector<Violation> missing_paths(const JobSpec& spec, const SpecTable& table
     std::vector<Violation> violations;
     PatternBudget budget = PatternBudget::of_a_request();
     each_path(spec, table, [&](const NamedPath& named) {
-        const Named there = named.field.there;
+        const bool module = named.pointer == "/student/model" && spec.student.format == StudentFormat::torchscript;
+        const Named there = module ? Named::file : named.field.there;
         auto detail = there == Named::nothing ? std::string() : complaint(named.path, there, budget);
         if (!detail.empty()) {
             violations.push_back({named.pointer, "not_found", std::move(detail)});

@@ -11,6 +11,13 @@ namespace distilld::api {
 [[nodiscard]] std::vector<SpecField> student_fields();
 [[nodiscard]] std::vector<SpecField> teacher_fields();
 
+/// Limit of the names of tensors, in bytes, and of their number in a list.
+inline constexpr std::size_t kMaxTensorName = 256;
+inline constexpr ListRange kTensorNames{.text = {.max_bytes = kMaxTensorName}, .max_count = 256, .unique = true};
+
+/// The terms of /training/losses.
+[[nodiscard]] FieldKind<JobSpec> loss_terms_kind();
+
 /// The form of the names in /teachers.
 inline constexpr TextForm kTeacherNameForm{
     .pattern = "[A-Za-z0-9_-]{1,64}",

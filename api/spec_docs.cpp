@@ -30,7 +30,7 @@ json::object field_schema(const SpecField& field) {
 json::object object_schema(const SpecTable& table, std::string_view section) {
     json::array required;
     for (const auto* field : table.fields_of(section)) {
-        if (!field->required.empty()) {
+        if (!field->required.empty() && field->needed_by != NeededBy::tokens) {
             required.emplace_back(field->name());
         }
     }

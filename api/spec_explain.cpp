@@ -150,7 +150,8 @@ boost::json::value placeholder(boost::json::object schema) {
         return "…";
     }
     if (*type == "array") {
-        return boost::json::array{"…"};
+        const bool of_texts = schema.at("items").at("type") == "string";
+        return of_texts ? boost::json::array{"…"} : boost::json::array();
     }
     return *type == "object" ? boost::json::value(boost::json::object()) : boost::json::value(nullptr);
 }

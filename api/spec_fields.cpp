@@ -91,17 +91,23 @@ std::vector<SpecField> last_document_fields() {
 
 std::vector<SpecField> dataset_fields() {
     return {
+        {.pointer = "/dataset/format",
+         .kind = make_choice(&DatasetSpec::format, kEnumNames<DataFormat>),
+         .decides_weights = yes,
+         .help = "jsonl: texts or token ids; tensors: safetensors files of samples, for a TorchScript student "
+                 "(docs/any-network.md)"},
         // The checkpoint holds a hash of the rows, so the file may have moved.
         {.pointer = "/dataset/train",
-         .kind = make_paths(&DatasetSpec::train, PathUse::reads, "JSONL file or pattern", kMaxDatasetFiles),
+         .kind = make_paths(&DatasetSpec::train, PathUse::reads, "data file or pattern", kMaxDatasetFiles),
          .decides_weights = no,
          .help = "JSONL to train on, plain or packed with gzip or zstd, in the order given; a pattern (`data/*.jsonl`) "
-                 "means the matching files, sorted by name. docs/data.md describes the lines",
+                 "means the matching files, sorted by name. docs/data.md describes the lines. With `format` tensors: "
+                 "safetensors files",
          .required = "the JSONL file to train on",
          .there = Named::file,
          .also_known_as = {"train_dataset", "train_file", "dataset_name"}},
         {.pointer = "/dataset/eval",
-         .kind = make_paths(&DatasetSpec::eval, PathUse::reads, "JSONL file or pattern", kMaxDatasetFiles),
+         .kind = make_paths(&DatasetSpec::eval, PathUse::reads, "data file or pattern", kMaxDatasetFiles),
          .decides_weights = no,
          .help = "held-out JSONL, in the same form as `train`",
          .there = Named::file,
@@ -114,8 +120,9 @@ std::vector<SpecField> dataset_fields() {
         {.pointer = "/dataset/sequence_length",
          .kind = make_integer(&DatasetSpec::sequence_length, {1, 1U << 20}),
          .decides_weights = yes,
-         .help = "length of a row, in input positions",
+         .help = "length of a row, in input positions; with `format` tensors it is 1",
          .required = "input positions of a row, at least 1",
+         .needed_by = NeededBy::tokens,
          .also_known_as = {"max_length", "max_seq_length", "max_seq_len", "block_size", "cutoff_len"}},
         {.pointer = "/dataset/packing",
          .kind = make_choice_or_boolean(&DatasetSpec::packing, kEnumNames<Packing>, Packing::joined, Packing::off),
@@ -266,6 +273,11 @@ std::vector<SpecField> training_fields() {
          .decides_weights = yes,
          .help = "divergence of the student from the teacher, as TRL's beta: 0 forward KL(teacher ‖ student), 1 "
                  "reverse KL, between them the generalized Jensen-Shannon divergence (docs/losses.md)"},
+        {.pointer = "/training/losses",
+         .kind = loss_terms_kind(),
+         .decides_weights = yes,
+         .help = "of a TorchScript student: the terms of its loss. Each compares an output with an output of the "
+                 "teacher or a tensor of the data (docs/any-network.md)"},
         {.pointer = "/training/max_nonfinite_steps",
          .kind = make_integer(&TrainingSpec::max_nonfinite_steps, {1, kMaxSteps}),
          .decides_weights = no,

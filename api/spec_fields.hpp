@@ -56,8 +56,8 @@ class DecidesWeights {
 /// What a path must be before a job begins.
 enum class Named { nothing, file, folder };
 
-/// Jobs for which a field or section is required.
-enum class NeededBy { all, training };
+/// Jobs for which a field or section is required: all, those that train, or those with token data.
+enum class NeededBy { all, training, tokens };
 
 struct SpecField {
     std::string_view pointer;        ///< "/name", "/training/seed": a field of the document or of a section

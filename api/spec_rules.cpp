@@ -20,7 +20,12 @@ void generating_takes_a_teacher(SpecReading& reading) {
     }
 }
 
-/// An invalid path counts too; its own field reports it.
+/// An invalid path counts too, here and below; its own field reports it.
+bool names_a_module(const SpecReading& reading) {
+    constexpr std::string_view kField = "/teacher/module";
+    return reading.given(kField) && (!reading.good.contains(kField) || !reading.spec.teacher()->module.empty());
+}
+
 bool names_a_model(const SpecReading& reading) {
     constexpr std::string_view kField = "/teacher/model_dir";
     return reading.given(kField) && (!reading.good.contains(kField) || !reading.spec.teacher()->model_dir.empty());
@@ -29,9 +34,12 @@ bool names_a_model(const SpecReading& reading) {
 void answers_have_a_source(SpecReading& reading) {
     constexpr std::string_view kUrls = "a list of http or https URLs, such as [\"http://127.0.0.1:8600\"]";
     const bool endpoints = reading.given("/teacher/endpoints");
-    const bool model = names_a_model(reading);
+    const bool module = names_a_module(reading);
+    const bool model = module || names_a_model(reading);
     const bool store = reading.given("/teacher/store");
-    if (endpoints && model) {
+    if (module && (endpoints || names_a_model(reading))) {
+        reading.violate("/teacher/module", "conflict", "give one of endpoints, model_dir and module");
+    } else if (endpoints && model) {
         reading.violate("/teacher/model_dir", "conflict", "give endpoints or model_dir, not both");
     } else if (!endpoints && !model && !trains(reading)) {
         reading.require("/teacher/endpoints", std::string(kUrls) + "; or give model_dir, the folder of a model");
@@ -86,7 +94,7 @@ void several_teachers_fit_together(SpecReading& reading) {
 
 /// placement, dtype and threads apply only to a model that computes in the process.
 void computing_takes_a_model(SpecReading& reading) {
-    if (names_a_model(reading)) {
+    if (names_a_model(reading) || names_a_module(reading)) {
         return;
     }
     const TeacherSpec defaults;
@@ -277,6 +285,7 @@ constexpr SpecRule kRules[] = {
     {"/eval/max_rows", held_out_rows_are_said_once},
     {"/eval/sample_prompts", sampling_belongs_to_an_evaluation},
     {"/output", output_is_not_the_model},
+    {"/output", samples_have_their_fields},
     {"/output", generating_has_its_own_defaults},
     {"/metrics/otlp_url", generating_tells_no_figures},
 };

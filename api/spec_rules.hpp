@@ -37,6 +37,10 @@ struct SpecRule {
 
 [[nodiscard]] std::span<const SpecRule> spec_rules();
 
+/// The rule of jobs with samples of tensors and of TorchScript students: which fields they need, and which are for
+/// language models only.
+void samples_have_their_fields(SpecReading& reading);
+
 /// Sets defaults that depend on other fields, in a written spec: kd_ratio is 0 without a teacher.
 void write_dependent_defaults(const JobSpec& spec, boost::json::object& document);
 

@@ -39,13 +39,27 @@ FieldKind<JobSpec> config_kind() {
 // may have moved.
 std::vector<SpecField> student_fields() {
     return {
+        {.pointer = "/student/format",
+         .kind = make_choice(&StudentSpec::format, kEnumNames<StudentFormat>),
+         .decides_weights = yes,
+         .help = "huggingface: a language model; torchscript: any network, in a file of `torch.jit.save` "
+                 "(docs/any-network.md)"},
         {.pointer = "/student/model",
-         .kind = make_path(&StudentSpec::model, PathUse::reads, "Hugging Face folder"),
+         .kind = make_path(&StudentSpec::model, PathUse::reads, "Hugging Face folder or TorchScript file"),
          .decides_weights = first_weights,
          .help = "the network to train; with `lora`, the base model, or a PEFT folder to continue from",
          .default_note = "required, unless `init` is `\"random\"` and `config` is given",
          .there = Named::folder,
          .also_known_as = {"model_name_or_path", "model_name", "student_model"}},
+        {.pointer = "/student/inputs",
+         .kind = make_texts(&StudentSpec::inputs, kTensorNames),
+         .decides_weights = yes,
+         .help = "of a TorchScript student: the tensors of the data that its `forward` takes, in this order"},
+        {.pointer = "/student/outputs",
+         .kind = make_texts(&StudentSpec::outputs, kTensorNames),
+         .decides_weights = yes,
+         .help = "of a TorchScript student: names for the tensor, or the elements of the tuple, that its `forward` "
+                 "returns"},
         {.pointer = "/student/init",
          .kind = make_choice(&StudentSpec::init, kEnumNames<StudentInit>),
          .decides_weights = first_weights,
@@ -68,7 +82,8 @@ std::vector<SpecField> student_fields() {
          .kind = make_choice(&StudentSpec::dtype, kDtypeNames),
          .decides_weights = yes,
          .help = "bf16 = fp32 master weights, bf16 arithmetic; auto is bf16 on CUDA and on CPUs with AMX or "
-                 "AVX512-BF16, else fp32. A resumed run keeps the first choice of auto, on every machine",
+                 "AVX512-BF16, else fp32. A resumed run keeps the first choice of auto, on every machine. fp64 is for "
+                 "TorchScript students, whose auto is fp32",
          .also_known_as = {"torch_dtype", "bf16", "fp16", "precision"}},
         // Another device sums in another order, as another number of threads does, but a run must be able to continue
         // without a GPU, or on another one. The warning also covers dtype auto, which may resolve differently there.

@@ -26,6 +26,8 @@ ComputeDtype resolve_dtype(Dtype wanted, const torch::Device& device, std::strin
             return ComputeDtype::fp32;
         case Dtype::bf16:
             return ComputeDtype::bf16;
+        case Dtype::fp64:
+            return ComputeDtype::fp64;
         case Dtype::auto_select:
             break;
     }

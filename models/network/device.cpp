@@ -86,6 +86,9 @@ Result<Dtype> effective_dtype(Dtype wanted, std::string_view device) {
     if (!where) {
         return where.error();
     }
+    if (wanted != Dtype::auto_select) {
+        return wanted;
+    }
     return resolve_dtype(wanted, *where) == ComputeDtype::bf16 ? Dtype::bf16 : Dtype::fp32;
 }
 

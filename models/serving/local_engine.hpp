@@ -14,4 +14,12 @@ namespace distilld::models {
 /// in libtorch's CPU builds, the number of threads belongs to the computing thread, so the student's does not change.
 [[nodiscard]] LoadTeacherModel local_model_loader(std::string student_device);
 
+/// The same for a TorchScript file, which computes in its evaluation mode, on the student's device or the CPU.
+[[nodiscard]] LoadTeacherModule local_module_loader(std::string student_device);
+
+/// Both.
+[[nodiscard]] inline LocalModels local_models(const std::string& student_device) {
+    return {local_model_loader(student_device), local_module_loader(student_device)};
+}
+
 }  // namespace distilld::models

@@ -18,11 +18,31 @@ namespace distilld::models {
 /// requested. Errors say what is wrong with the folder.
 using LoadTeacherModel = std::function<Result<std::unique_ptr<TeacherScorer>>(const TeacherSpec&, bool with_head)>;
 
+/// A module that /teacher describes, used on the thread of its teacher only.
+class TeacherModule {
+  public:
+    virtual ~TeacherModule() = default;
+    /// The outputs for a batch of samples; tensors in host memory.
+    virtual Result<TeacherTargets> answer(const TokenBatch& samples) = 0;
+    /// In one line, for the log.
+    [[nodiscard]] virtual std::string description() const = 0;
+};
+
+/// The same for a module.
+using LoadTeacherModule = std::function<Result<std::unique_ptr<TeacherModule>>(const TeacherSpec&)>;
+
+/// How this program loads a teacher that computes in the process; an empty one cannot be loaded.
+struct LocalModels {
+    LoadTeacherModel model;    ///< of teacher.model_dir
+    LoadTeacherModule module;  ///< of teacher.module
+};
+
 /// Requests in flight: one is computed while one waits, so that the thread never idles.
 inline constexpr std::uint32_t kLocalRequests = 2;
 
 struct LocalTeacherOptions {
     std::uint32_t batch_columns = 1;                     ///< positions of the longest row that will be requested
+    std::shared_ptr<const TokenBatch> samples;           ///< for a module: what the probe asks about
     std::function<void(const std::string&)> on_warning;  ///< called on the teacher's executor. May be empty
 };
 
@@ -36,5 +56,9 @@ struct LocalTeacherOptions {
 /// is dropped, its running work is finished. close() releases the model.
 std::unique_ptr<TeacherSource> make_local_teacher(boost::asio::any_io_executor io, TeacherSpec spec,
                                                   LoadTeacherModel load, LocalTeacherOptions options);
+
+/// The same for the module in `spec.module`; targets are its outputs, and messages begin with /teacher/module.
+std::unique_ptr<TeacherSource> make_module_teacher(boost::asio::any_io_executor io, TeacherSpec spec,
+                                                   LoadTeacherModule load, LocalTeacherOptions options);
 
 }  // namespace distilld::models

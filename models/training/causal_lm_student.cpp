@@ -106,10 +106,7 @@ class CausalLmStudent final : public Student {
             optimizer_.drop_gradients();
             return stats;
         }
-        // torch.nn.utils.clip_grad_norm_
-        const double limit = training_.max_grad_norm;
-        const double clip = limit > 0 ? std::min(1.0, limit / (stats.grad_norm + 1e-6)) : 1.0;
-        optimizer_.finish_step(learning_rate, clip);
+        optimizer_.finish_step(learning_rate, clip_coefficient(training_.max_grad_norm, stats.grad_norm));
         return stats;
     }
 
@@ -142,11 +139,15 @@ class CausalLmStudent final : public Student {
         content.run = state;
         content.adam_steps = optimizer_.steps();
         content.canonical_config = network_->canonical_config();
-        content.model = network_->model_export(exported_special_tokens());
-        for (Parameter& parameter : content.model.parameters) {
+        ModelExport model = network_->model_export(exported_special_tokens());
+        for (Parameter& parameter : model.parameters) {
             parameter.master = host_copy(parameter.master);
         }
-        content.model.tokenizer_folder = tokenizer_.files;
+        model.tokenizer_folder = tokenizer_.files;
+        content.weights = trained_masters(model.parameters);
+        content.write_model = [model = std::move(model)](const fs::path& folder) {
+            return write_model_folder(folder, model);
+        };
         content.optimizer = optimizer_.state();
         for (NamedTensor& named : content.optimizer) {
             named.tensor = host_copy(named.tensor);
@@ -183,8 +184,9 @@ class CausalLmStudent final : public Student {
     Result<RunState> restore(const fs::path& checkpoint_folder) override {
         // Pending updates must run before the read, or they would change its result. If it fails, they were due anyway.
         optimizer_.apply_all();
-        Result<CheckpointManifest> manifest = load_student_checkpoint(
-            checkpoint_folder, network_->canonical_config(), all_parameters(network_->groups()), optimizer_.state());
+        Result<CheckpointManifest> manifest =
+            load_student_checkpoint(checkpoint_folder, network_->canonical_config(),
+                                    trained_masters(all_parameters(network_->groups())), optimizer_.state());
         if (!manifest) {
             return manifest.error();
         }
@@ -224,10 +226,6 @@ class CausalLmStudent final : public Student {
         const bool agree = std::ranges::all_of(
             tokenizer_.special->eos, [&](std::int64_t id) { return std::ranges::find(ends, id) != ends.end(); });
         return agree ? std::nullopt : tokenizer_.special;
-    }
-
-    static Tensor host_copy(const Tensor& tensor) {
-        return tensor.detach().to(torch::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
     }
 
     [[nodiscard]] Error no_memory(const TensorBatch& batch, const std::exception& error) const {

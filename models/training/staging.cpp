@@ -245,6 +245,8 @@ class Staging {
             case TeacherTargets::Kind::hidden_states:
                 stage_hidden_states(teacher);
                 return;
+            case TeacherTargets::Kind::tensors:
+                break;
         }
         refuse(ErrorKind::internal, tokens_.number, "unknown kind of teacher targets");
     }

@@ -17,17 +17,6 @@ namespace json = boost::json;
 constexpr const char* kWeightsFile = "model.safetensors";
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 
-NamedTensors masters(const std::vector<Parameter>& parameters) {
-    NamedTensors tensors;
-    tensors.reserve(parameters.size());
-    for (const Parameter& parameter : parameters) {
-        if (parameter.trainable) {
-            tensors.push_back({parameter.name, parameter.master.detach()});
-        }
-    }
-    return tensors;
-}
-
 class HostSnapshot final : public StudentSnapshot {
   public:
     explicit HostSnapshot(SnapshotContent content) : content_(std::move(content)) {}
@@ -37,9 +26,8 @@ class HostSnapshot final : public StudentSnapshot {
             return made;
         }
         CheckpointManifest manifest{content_.run, content_.adam_steps, content_.canonical_config, {}};
-        const NamedTensors weights = masters(content_.model.parameters);
         for (const auto& [name, tensors] :
-             {std::pair{kWeightsFile, &weights}, std::pair{kOptimizerFile, &content_.optimizer}}) {
+             {std::pair{kWeightsFile, &content_.weights}, std::pair{kOptimizerFile, &content_.optimizer}}) {
             if (const Result<void> written = write_safetensors(folder / name, *tensors, {{"format", "pt"}}); !written) {
                 return written.error();
             }
@@ -53,7 +41,7 @@ class HostSnapshot final : public StudentSnapshot {
     }
 
     Result<std::vector<fs::path>> write_model(const fs::path& folder) const override {
-        return write_model_folder(folder, content_.model);
+        return content_.write_model(folder);
     }
 
   private:
@@ -129,13 +117,27 @@ Result<void> copy_tensors(const SafetensorsFile& file, const NamedTensors& into)
 
 }  // namespace
 
+torch::Tensor host_copy(const torch::Tensor& tensor) {
+    return tensor.detach().to(torch::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+}
+
+NamedTensors trained_masters(const std::vector<Parameter>& parameters) {
+    NamedTensors tensors;
+    tensors.reserve(parameters.size());
+    for (const Parameter& parameter : parameters) {
+        if (parameter.trainable) {
+            tensors.push_back({parameter.name, parameter.master.detach()});
+        }
+    }
+    return tensors;
+}
+
 std::shared_ptr<const StudentSnapshot> make_student_snapshot(SnapshotContent content) {
     return std::make_shared<const HostSnapshot>(std::move(content));
 }
 
 Result<CheckpointManifest> load_student_checkpoint(const fs::path& folder, const std::string& canonical_config,
-                                                   const std::vector<Parameter>& parameters,
-                                                   const NamedTensors& optimizer) {
+                                                   const NamedTensors& weights, const NamedTensors& optimizer) {
     Result<CheckpointManifest> manifest = read_checkpoint_manifest(folder);
     if (!manifest) {
         return manifest;
@@ -160,7 +162,6 @@ Result<CheckpointManifest> load_student_checkpoint(const fs::path& folder, const
     if (!optimizer_file) {
         return optimizer_file.error();
     }
-    const NamedTensors weights = masters(parameters);
     Result<void> done = check_tensors(*weights_file, weights);
     if (done) {
         done = check_tensors(*optimizer_file, optimizer);

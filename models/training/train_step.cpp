@@ -88,6 +88,10 @@ EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const Ten
     return stats;
 }
 
+double clip_coefficient(double limit, double norm) noexcept {
+    return limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
+}
+
 void StepLosses::add(std::uint64_t ticket, const DistillLossScalars& of_micro_batch) {
     const torch::NoGradGuard no_grad;
     torch::Tensor losses = torch::stack({of_micro_batch.loss, of_micro_batch.kd, of_micro_batch.ce});

@@ -27,6 +27,9 @@ DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& ba
 /// if the teacher gave no answer, `batch` itself if the answer has every position.
 EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const TensorBatch* answered);
 
+/// The factor of gradients with this norm, as torch.nn.utils.clip_grad_norm_; `limit` 0: 1.
+[[nodiscard]] double clip_coefficient(double limit, double norm) noexcept;
+
 /// The losses of a step's micro-batches, summed on their device in the order of their tickets and read once. add() may
 /// be called by several threads.
 class StepLosses {

@@ -14,6 +14,8 @@ namespace distilld {
             return TargetsChoice::logits;
         case TeacherTargets::Kind::hidden_states:
             return TargetsChoice::hidden;
+        case TeacherTargets::Kind::tensors:
+            break;
     }
     return TargetsChoice::automatic;
 }

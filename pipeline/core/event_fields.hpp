@@ -44,9 +44,10 @@ BOOST_DESCRIBE_STRUCT(FetchCounters, (),
                        latency_p95_seconds, endpoints, store, teachers, head))
 
 BOOST_DESCRIBE_STRUCT(ProgressEvent, (),
-                      (generates, step, total_steps, seconds_remaining, seconds_elapsed, tokens, padding_tokens,
-                       tokens_per_second, loss, kd_loss, ce_loss, grad_norm, learning_rate, stall_fraction,
-                       teacher_hidden_fraction, bottleneck, stages, fetch, nonfinite_steps, durations, measures))
+                      (generates, of_samples, step, total_steps, seconds_remaining, seconds_elapsed, tokens,
+                       padding_tokens, tokens_per_second, loss, kd_loss, ce_loss, grad_norm, learning_rate,
+                       stall_fraction, teacher_hidden_fraction, bottleneck, stages, fetch, nonfinite_steps, durations,
+                       measures))
 
 BOOST_DESCRIBE_STRUCT(StartedEvent, (),
                       (total_steps, first_step, parameters, dataset_rows, dataset_tokens, dataset_tokens_read, dtype,
@@ -54,7 +55,7 @@ BOOST_DESCRIBE_STRUCT(StartedEvent, (),
 
 BOOST_DESCRIBE_STRUCT(SampledText, (), (prompt, text))
 
-BOOST_DESCRIBE_STRUCT(EvaluationEvent, (), (step, loss, tokens, kl, top1_agreement, samples))
+BOOST_DESCRIBE_STRUCT(EvaluationEvent, (), (step, loss, tokens, kl, top1_agreement, samples, of_samples))
 
 BOOST_DESCRIBE_STRUCT(CheckpointEvent, (), (step, folder, seconds, bytes))
 

@@ -17,7 +17,24 @@ namespace distilld {
 /// the names of the JSON fields, and their default values are the fields' defaults. api/spec_fields.cpp has ranges and
 /// meanings, and says whether weights depend on a field.
 
-enum class Dtype { auto_select, fp32, bf16 };
+/// What student.model is.
+enum class StudentFormat {
+    huggingface,  ///< a Hugging Face folder: a language model
+    torchscript,  ///< a file of torch.jit.save(): any network
+};
+BOOST_DESCRIBE_ENUM(StudentFormat, huggingface, torchscript)
+
+enum class DataFormat {
+    jsonl,    ///< texts or token ids
+    tensors,  ///< safetensors files of samples
+};
+BOOST_DESCRIBE_ENUM(DataFormat, jsonl, tensors)
+
+/// How an output of a network differs from its target. models/losses/tensor_loss.cpp has the formulas.
+enum class TensorLoss { kl, mse, mae, cosine, cross_entropy };
+BOOST_DESCRIBE_ENUM(TensorLoss, kl, mse, mae, cosine, cross_entropy)
+
+enum class Dtype { auto_select, fp32, bf16, fp64 };
 enum class StudentInit { pretrained, random };
 BOOST_DESCRIBE_ENUM(StudentInit, pretrained, random)
 
@@ -64,7 +81,8 @@ enum class TeacherPlacement {
 BOOST_DESCRIBE_ENUM(TeacherPlacement, rank0, cpu, balanced, shared)
 
 inline constexpr std::array kDtypeNames{EnumName<Dtype>{"auto", Dtype::auto_select},
-                                        EnumName<Dtype>{"fp32", Dtype::fp32}, EnumName<Dtype>{"bf16", Dtype::bf16}};
+                                        EnumName<Dtype>{"fp32", Dtype::fp32}, EnumName<Dtype>{"bf16", Dtype::bf16},
+                                        EnumName<Dtype>{"fp64", Dtype::fp64}};
 
 [[nodiscard]] constexpr const char* to_string(Dtype value) noexcept {
     return name_of(kDtypeNames, value);
@@ -85,7 +103,10 @@ struct LoraSpec {
 };
 
 struct StudentSpec {
-    std::string model;  ///< Hugging Face folder; may be empty for init random with a config
+    StudentFormat format = StudentFormat::huggingface;
+    std::string model;  ///< Hugging Face folder, or TorchScript file; may be empty for init random with a config
+    std::vector<std::string> inputs;   ///< torchscript: the data's tensors that forward() takes, in this order
+    std::vector<std::string> outputs;  ///< torchscript: names of the tensors that forward() returns
     StudentInit init = StudentInit::pretrained;
     std::optional<std::string> config_json;  ///< Llama config.json fields as a JSON object; overrides the folder's
     Dtype dtype = Dtype::auto_select;
@@ -105,6 +126,9 @@ struct ConcurrencySpec {
 struct TeacherSpec {
     std::vector<std::string> endpoints;  ///< URLs; none: model_dir, or a complete store
     std::string model_dir;               ///< Hugging Face folder of a teacher in the process; empty = none
+    std::string module;                  ///< TorchScript file of a teacher in the process; empty = none
+    std::vector<std::string> inputs;     ///< tensors of the data that the teacher gets, in this order
+    std::vector<std::string> outputs;    ///< names of the tensors that it returns
     TeacherPlacement placement = TeacherPlacement::rank0;  ///< of model_dir
     Dtype dtype = Dtype::auto_select;                      ///< of model_dir's arithmetic
     std::uint32_t threads = 0;                             ///< of model_dir on a CPU; 0 = half the cores, at least one
@@ -137,13 +161,19 @@ struct TeacherSpec {
 /// With several teachers, the teacher of rows without a name.
 inline constexpr std::string_view kDefaultTeacher = "default";
 
+/// The folder or file of a teacher that computes in the process; empty: there is none.
+[[nodiscard]] inline const std::string& local_model_of(const TeacherSpec& teacher) {
+    return teacher.module.empty() ? teacher.model_dir : teacher.module;
+}
+
 /// Whether there is a teacher in addition to a store.
 [[nodiscard]] inline bool can_be_asked(const TeacherSpec& teacher) {
-    return !teacher.endpoints.empty() || !teacher.model_dir.empty();
+    return !teacher.endpoints.empty() || !local_model_of(teacher).empty();
 }
 
 struct DatasetSpec {
-    std::vector<std::string> train;     ///< JSONL files, plain or compressed, or glob patterns
+    DataFormat format = DataFormat::jsonl;
+    std::vector<std::string> train;     ///< files (JSONL may be compressed), or glob patterns
     std::vector<std::string> eval;      ///< likewise; empty = none
     std::uint32_t sequence_length = 0;  ///< T: input positions per row
     std::uint64_t eval_rows = 0;        ///< rows of eval to evaluate, from the first; 0 = all
@@ -154,6 +184,29 @@ struct DatasetSpec {
     Shuffle shuffle = Shuffle::full;
     std::uint64_t shuffle_block_rows = 4096;  ///< of Shuffle::blocks
 };
+
+/// A term of the loss of a network with named outputs.
+struct LossTerm {
+    TensorLoss kind = TensorLoss::mse;
+    std::string output;  ///< of the student
+    std::string target;  ///< "teacher.NAME" or "data.NAME"
+    double weight = 1;
+    double temperature = 1;  ///< for kl
+};
+
+/// The teacher's output that a term's target names; empty: the target is a tensor of the data.
+[[nodiscard]] inline std::optional<std::string_view> name_at_teacher(const LossTerm& term) {
+    constexpr std::string_view kTeacher = "teacher.";
+    const std::string_view target = term.target;
+    return target.starts_with(kTeacher) ? std::optional(target.substr(kTeacher.size())) : std::nullopt;
+}
+
+/// The tensor of the data that a term's target names; empty: the target is an output of the teacher.
+[[nodiscard]] inline std::optional<std::string_view> name_in_data(const LossTerm& term) {
+    constexpr std::string_view kData = "data.";
+    const std::string_view target = term.target;
+    return target.starts_with(kData) ? std::optional(target.substr(kData.size())) : std::nullopt;
+}
 
 struct TrainingSpec {
     bool parallel = true;
@@ -181,6 +234,7 @@ struct TrainingSpec {
     double temperature = 1.0;
     double kd_ratio = 1.0;                   ///< loss = (1 − kd_ratio)·CE + kd_ratio·T²·D, D by beta
     double beta = 0.0;                       ///< TRL's: 0 = forward KL, 1 = reverse KL, between: JSD
+    std::vector<LossTerm> losses;            ///< of a TorchScript student, instead of kd_ratio and beta
     std::uint64_t max_nonfinite_steps = 10;  ///< in a row, after which the job fails
     std::uint64_t seed = 42;
     std::uint32_t threads = 0;         ///< 0 = all cores

@@ -212,6 +212,40 @@ std::optional<std::string> hidden_state_defect(const TeacherTargets& targets) {
     return defect;
 }
 
+template <class Bits>
+bool all_finite(std::span<const std::byte> bytes, Bits exponent) {
+    for (std::size_t i = 0; i < bytes.size() / sizeof(Bits); ++i) {
+        if ((load<Bits>(bytes, i) & exponent) == exponent) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool is_finite(const ArrayView& array) {
+    switch (array.type) {
+        case ElementType::f16:
+            return all_finite(array.bytes, kInfiniteHalf);
+        case ElementType::bf16:
+            return all_finite(array.bytes, kInfiniteBfloat16);
+        case ElementType::f32:
+            return all_finite(array.bytes, std::uint32_t{0x7F800000});
+        case ElementType::f64:
+            return all_finite(array.bytes, std::uint64_t{0x7FF0000000000000});
+        default:
+            return true;
+    }
+}
+
+std::optional<std::string> tensor_defect(const TeacherTargets& targets) {
+    for (const SampleTensor& tensor : targets.tensors) {
+        if (!is_finite(tensor.values)) {
+            return "the output \"" + tensor.name + "\" has a value that is not finite";
+        }
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
 float element_as_float(const ArrayView& array, std::size_t index) {
@@ -223,6 +257,10 @@ float element_as_float(const ArrayView& array, std::size_t index) {
         default:
             return load<float>(array.bytes, index);
     }
+}
+
+double element_as_double(const ArrayView& array, std::size_t index) {
+    return array.type == ElementType::f64 ? load<double>(array.bytes, index) : element_as_float(array, index);
 }
 
 std::uint32_t element_as_id(const ArrayView& array, std::size_t index) {
@@ -247,6 +285,8 @@ std::optional<std::string> find_defect(const TeacherTargets& targets, std::uint3
             return logit_defect(targets, vocabulary);
         case TeacherTargets::Kind::hidden_states:
             return hidden_state_defect(targets);
+        case TeacherTargets::Kind::tensors:
+            return tensor_defect(targets);
     }
     return "unknown kind of targets";
 }

@@ -27,6 +27,8 @@ namespace distilld {
 
 /// One value of an array of floats of any type, widened to f32.
 [[nodiscard]] float element_as_float(const ArrayView& array, std::size_t index);
+/// The same for arrays of f64 too.
+[[nodiscard]] double element_as_double(const ArrayView& array, std::size_t index);
 /// One id of an i32 or u32 array; negative ids become large numbers.
 [[nodiscard]] std::uint32_t element_as_id(const ArrayView& array, std::size_t index);
 

@@ -207,6 +207,7 @@ Result<TeacherTargets> fit_vocabulary(TeacherTargets targets, std::uint32_t voca
                        ? TopkFit(targets, vocabulary).run()
                        : Result<TeacherTargets>(std::move(targets));
         case TeacherTargets::Kind::hidden_states:
+        case TeacherTargets::Kind::tensors:
             break;
     }
     return targets;

@@ -159,6 +159,7 @@ struct RunMeasures {
 /// of the dataset in its store, and its student values are 0.
 struct ProgressEvent {
     bool generates = false;
+    bool of_samples = false;  ///< a token is a sample of tensors, and the loss is that of training.losses
     std::uint64_t step = 0;
     std::uint64_t total_steps = 0;
     double loss = 0;  ///< mean over the step's target tokens
@@ -204,11 +205,12 @@ struct SampledText {
 
 struct EvaluationEvent {
     std::uint64_t step = 0;
-    double loss = 0;  ///< mean cross entropy on the eval set
+    double loss = 0;  ///< mean cross entropy on the eval set; of samples: mean of training.losses
     std::uint64_t tokens = 0;
     std::optional<double> kl{};              ///< mean KL of the student from the teacher, over its targets
     std::optional<double> top1_agreement{};  ///< share of positions with the teacher's likeliest token
     std::vector<SampledText> samples{};      ///< for eval.sample_prompts
+    bool of_samples = false;                 ///< as ProgressEvent::of_samples
 };
 
 struct CheckpointEvent {

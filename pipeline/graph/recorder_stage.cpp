@@ -91,6 +91,7 @@ void RecorderStage::judge(const StepSums& sums, const FinishedStep& finished) {
 
 void RecorderStage::report(const StepSums& sums, const FinishedStep& finished) {
     ProgressEvent event;
+    event.of_samples = !options_.training.losses.empty();
     event.step = outcome_.steps_done;
     event.loss = sums.mean(finished.stats.loss_sum);
     event.kd_loss = sums.mean(finished.stats.kd_sum);
@@ -162,6 +163,7 @@ asio::awaitable<bool> RecorderStage::evaluate() {
             event.top1_agreement = static_cast<double>(total->agreeing) / tokens;
         }
         event.samples = std::move(samples);
+        event.of_samples = !options_.training.losses.empty();
         emit(event);
     }
     co_return true;

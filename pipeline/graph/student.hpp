@@ -82,6 +82,12 @@ class Student {
     /// by finish_step() are applied first, each layer's just before that layer's forward.
     virtual MicroBatchStats train(StagedBatch& batch) = 0;
 
+    /// Once, before the first step: checks that the network can train on such a micro-batch (without targets), whose
+    /// gradients do not count. The error names the field of the spec.
+    virtual Result<void> try_out(const MicroBatch& /*batch*/) { return {}; }
+    /// Why train() must be called for one micro-batch after the other; empty: there is no reason. After try_out().
+    [[nodiscard]] virtual std::string needs_order() const { return {}; }
+
     /// Drops the gradients added since the last step, as if train() had not been called (for the memory probe).
     virtual void discard_gradients() = 0;
 

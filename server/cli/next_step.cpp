@@ -22,6 +22,10 @@ std::string next_step(const JobSpec& spec, const std::string& output) {
         return "the answers are in " + output + " (docs/store.md); a job with that folder as teacher.store learns " +
                "from them without a teacher";
     }
+    if (spec.student.format == StudentFormat::torchscript) {
+        return "the student is in " + output + ": model.pt, and its weights in model.safetensors " +
+               "(docs/any-network.md)";
+    }
     const bool adapter = spec.student.lora && !spec.student.lora->merge;
     std::string folder = output;
     if (spec.student.lora && !adapter) {

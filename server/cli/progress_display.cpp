@@ -24,9 +24,14 @@ std::string percent(double fraction) {
     return std::isfinite(fraction) ? formatted("%.1f%%", 100 * fraction) : "?";
 }
 
+std::string loss_text(double loss, bool of_samples) {
+    return formatted("%.4f", loss) + loss_unit(of_samples);
+}
+
 std::string evaluation_line(const EvaluationEvent& evaluation) {
-    std::string text = "step " + std::to_string(evaluation.step) + " held-out cross entropy " +
-                       formatted("%.4f nats/token", evaluation.loss);
+    std::string text = "step " + std::to_string(evaluation.step) + " held-out " +
+                       (evaluation.of_samples ? "loss " : "cross entropy ") +
+                       loss_text(evaluation.loss, evaluation.of_samples);
     if (evaluation.kl) {
         text += ", KL to the teacher " + formatted("%.4f", *evaluation.kl);
     }
@@ -162,8 +167,8 @@ std::string progress_line(const ProgressEvent& progress) {
     }
     std::string text = "step " + std::to_string(progress.step) + "/" + std::to_string(progress.total_steps);
     text += std::string(" ") + loss_kind(progress) + (*loss_kind(progress) == 0 ? "loss " : " loss ") +
-            formatted("%.4f nats/token", progress.loss) + " lr " + formatted("%.1e", progress.learning_rate);
-    text += " | " + count_text(progress.tokens_per_second) + " tok/s";
+            loss_text(progress.loss, progress.of_samples) + " lr " + formatted("%.1e", progress.learning_rate);
+    text += " | " + count_text(progress.tokens_per_second) + (progress.of_samples ? " samples/s" : " tok/s");
     text += " | ETA " + duration_text(progress.seconds_remaining);
     text += " | stall " + percent(progress.stall_fraction);
     if (progress.nonfinite_steps != 0) {
@@ -192,15 +197,16 @@ std::string summary(const FinishedEvent& finished) {
     }
     std::string text = "finished " + counted(last.step, "step") + " in " + duration_text(last.seconds_elapsed) + "\n";
     const std::string kind = *loss_kind(last) == 0 ? "" : std::string(" (") + loss_kind(last) + ")";
-    text += "  loss            " + formatted("%.4f nats/token", last.loss) + kind + "\n";
+    const std::string held_out = last.of_samples ? "\n" : " (cross entropy)\n";
+    text += "  loss            " + loss_text(last.loss, last.of_samples) + kind + "\n";
     if (finished.eval_loss) {
-        text += "  held-out        " + formatted("%.4f nats/token (cross entropy)", *finished.eval_loss) + "\n";
+        text += "  held-out        " + loss_text(*finished.eval_loss, last.of_samples) + held_out;
     }
     if (finished.exported_eval_loss) {
-        text +=
-            "    as exported   " + formatted("%.4f nats/token (cross entropy)", *finished.exported_eval_loss) + "\n";
+        text += "    as exported   " + loss_text(*finished.exported_eval_loss, last.of_samples) + held_out;
     }
-    text += "  tokens/s        " + formatted("%.0f", last.tokens_per_second) + "\n";
+    text += (last.of_samples ? "  samples/s       " : "  tokens/s        ") +
+            formatted("%.0f", last.tokens_per_second) + "\n";
     text += "  student stall   " + percent(last.stall_fraction) + "\n";
     if (last.fetch.requests != 0) {
         text += "  teacher hidden  " + percent(last.teacher_hidden_fraction) + "\n";

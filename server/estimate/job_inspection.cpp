@@ -35,7 +35,7 @@ class Inspector {
     explicit Inspector(const JobSpec& spec) : spec_(spec) {}
 
     JobInspection perform() {
-        if (spec_.kind == JobKind::train) {
+        if (spec_.kind == JobKind::train && spec_.student.format == StudentFormat::huggingface) {
             check_student();
         }
         check_data();
@@ -100,7 +100,19 @@ class Inspector {
         return {};
     }
 
+    /// Nothing here reads TorchScript.
+    void check_samples() {
+        found_.not_checked.emplace_back("what is in student.model, and whether it fits the data");
+        found_.rows = rows_of(TokenizerChoice(), 0, "train", spec_.dataset.train);
+        if (!spec_.dataset.eval.empty()) {
+            static_cast<void>(rows_of(TokenizerChoice(), 0, "eval", spec_.dataset.eval));
+        }
+    }
+
     void check_data() {
+        if (spec_.dataset.format == DataFormat::tensors) {
+            return check_samples();
+        }
         if (spec_.kind == JobKind::train && !found_.student) {
             return;  // its violations have been reported
         }

@@ -37,10 +37,10 @@ struct LoadedData {
 
 class GenerateRun {
   public:
-    GenerateRun(JobSpec spec, models::LoadTeacherModel load_model, GraphExecutors executors, RunControl& control,
-                EmitEvent emit, std::string trace_file)
+    GenerateRun(JobSpec spec, models::LocalModels local, GraphExecutors executors, RunControl& control, EmitEvent emit,
+                std::string trace_file)
         : spec_(std::move(spec)),
-          load_model_(std::move(load_model)),
+          local_(std::move(local)),
           executors_(std::move(executors)),
           control_(control),
           emit_(std::move(emit)),
@@ -69,7 +69,7 @@ class GenerateRun {
         if (control_.cancelled()) {
             co_return cancelled(*there ? (*there)->sealed_rows : 0);
         }
-        TeacherWish wish{*spec_.teacher(), spec_.training.batch_size, data_.stored, load_model_};
+        TeacherWish wish{*spec_.teacher(), spec_.training.batch_size, data_.stored, local_};
         Result<ConnectedTeacher> connected = co_await connect_endpoints(std::move(wish), executors_, control_, emit_);
         if (!connected && connected.error().kind == ErrorKind::cancelled) {
             co_return cancelled(*there ? (*there)->sealed_rows : 0);
@@ -239,7 +239,7 @@ class GenerateRun {
     }
 
     JobSpec spec_;
-    models::LoadTeacherModel load_model_;
+    models::LocalModels local_;
     GraphExecutors executors_;
     RunControl& control_;
     EmitEvent emit_;
@@ -251,10 +251,9 @@ class GenerateRun {
 
 }  // namespace
 
-asio::awaitable<Result<WorkerEvent>> generate_answers(JobSpec spec, models::LoadTeacherModel load_model,
-                                                      GraphExecutors executors, RunControl& control, EmitEvent emit,
-                                                      std::string trace_file) {
-    GenerateRun run(std::move(spec), std::move(load_model), std::move(executors), control, std::move(emit),
+asio::awaitable<Result<WorkerEvent>> generate_answers(JobSpec spec, models::LocalModels local, GraphExecutors executors,
+                                                      RunControl& control, EmitEvent emit, std::string trace_file) {
+    GenerateRun run(std::move(spec), std::move(local), std::move(executors), control, std::move(emit),
                     std::move(trace_file));
     co_return co_await run.perform();
 }

@@ -15,10 +15,10 @@ namespace distilld {
 
 /// A generate job: reads the dataset, asks the spec's teacher for every row that the store lacks, and stores the
 /// answers. Continues an existing store of the same data; a complete store needs no teacher. Returns the run's last
-/// event: finished (its output is the store) or, when `control` was cancelled, cancelled. `load_model`: for a spec that
+/// event: finished (its output is the store) or, when `control` was cancelled, cancelled. `local`: for a spec that
 /// names a model. `trace_file`: Chrome trace to write; empty = none. `control` must outlive it. Executor of
 /// `executors.io`.
-boost::asio::awaitable<Result<WorkerEvent>> generate_answers(JobSpec spec, models::LoadTeacherModel load_model,
+boost::asio::awaitable<Result<WorkerEvent>> generate_answers(JobSpec spec, models::LocalModels local,
                                                              GraphExecutors executors, RunControl& control,
                                                              EmitEvent emit, std::string trace_file);
 

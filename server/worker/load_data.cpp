@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "models/families/adapter_config.hpp"
@@ -29,7 +30,7 @@ void tell_of_packing(const Dataset& rows, std::uint32_t sequence_length,
 /// named or lie beside it.
 ExportTokenizer settle_tokenizer(PreparedRun& run, const TokenizerChoice& choice) {
     const bool read_text = run.dataset->has_text() || (run.eval && run.eval->has_text());
-    run.tokenizer = choice.description(read_text);
+    run.tokenizer = run.spec.dataset.format == DataFormat::tensors ? "" : choice.description(read_text);
     run.exports_byte_tokenizer = read_text && choice.folder.empty();
     ExportTokenizer exported;
     exported.files = choice.folder;
@@ -99,11 +100,13 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
                                   const std::function<bool()>& cancelled) {
     const JobSpec& spec = run.spec;
     const auto model = models::folder_with(spec.student.model, "tokenizer.json");
-    Result<TokenizerChoice> choice = choose_tokenizer({spec.student.tokenizer, model, run.student->vocabulary_size()});
+    const bool samples = spec.dataset.format == DataFormat::tensors;
+    Result<TokenizerChoice> choice =
+        samples ? TokenizerChoice() : choose_tokenizer({spec.student.tokenizer, model, run.student->vocabulary_size()});
     if (!choice) {
         return choice.error();
     }
-    if (spec.dataset.cache) {
+    if (spec.dataset.cache && !samples) {
         const Result<std::string> reader = reader_identity(*choice);
         if (!reader) {
             return reader.error();
@@ -133,12 +136,29 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
     }
     ExportTokenizer exported = settle_tokenizer(run, *choice);
     const std::shared_ptr<const Tokenizer> tokenizer = std::move(choice->tokenizer);
-    Result<TextSamples> samples = make_text_samples(spec, tokenizer, choice->refusal, run.student->vocabulary_size());
-    if (!samples) {
-        return samples.error();
+    Result<TextSamples> texts = make_text_samples(spec, tokenizer, choice->refusal, run.student->vocabulary_size());
+    if (!texts) {
+        return texts.error();
     }
-    run.samples = std::move(*samples);
+    run.samples = std::move(*texts);
     return exported;
+}
+
+Result<void> try_first_rows(const PreparedRun& run) {
+    for (const auto& dataset : {run.dataset, run.eval}) {
+        if (!dataset) {
+            continue;
+        }
+        std::vector<std::uint64_t> rows(std::min<std::uint64_t>(run.spec.training.batch_size, dataset->row_count()));
+        std::iota(rows.begin(), rows.end(), std::uint64_t{0});
+        MicroBatch batch;
+        batch.tokens = std::make_shared<const TokenBatch>(dataset->batch(0, rows));
+        batch.step_target_tokens = batch.tokens->target_tokens;
+        if (Result<void> tried = run.student->try_out(batch); !tried) {
+            return tried;
+        }
+    }
+    return {};
 }
 
 StoredData stored_data(const PreparedRun& run, const Dataset* dataset) {

@@ -19,6 +19,9 @@ namespace distilld {
                                                 const std::function<void(const std::string&)>& on_warning,
                                                 const std::function<bool()>& cancelled);
 
+/// Lets the student try the first rows of the training data and of the held-out data. Compute thread.
+Result<void> try_first_rows(const PreparedRun& run);
+
 /// What a teacher is told about the run's data; `dataset` is what it is asked about.
 [[nodiscard]] StoredData stored_data(const PreparedRun& run, const Dataset* dataset);
 

@@ -13,6 +13,7 @@
 #include "models/serving/local_engine.hpp"
 #include "models/training/causal_lm_student.hpp"
 #include "models/training/device_memory.hpp"
+#include "models/training/torchscript_student.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/automatic_batch.hpp"
 #include "pipeline/core/effective_overflow.hpp"
@@ -63,7 +64,7 @@ class Preparation {
         }
         auto telling = on(executors_.compute, [this] {
             run_.student->set_export_tokenizer(export_tokenizer_);
-            return Result<void>();
+            return try_first_rows(run_);
         });
         if (Result<void> told = co_await std::move(telling); !told) {
             co_return told;
@@ -95,7 +96,7 @@ class Preparation {
             co_return settled;
         }
         if (run_.spec.has_teacher() && run_.resumed.step < run_.total_steps) {
-            const bool has_model = !run_.teachers.empty() && !run_.spec.teacher()->model_dir.empty();
+            const bool has_model = !run_.teachers.empty() && !local_model_of(*run_.spec.teacher()).empty();
             if (!has_model) {  // it is loaded once
                 if (Result<void> connected = co_await connect_teachers(); !connected) {
                     co_return connected;
@@ -168,7 +169,7 @@ class Preparation {
             return loaded;
         }
         run_.student->set_export_tokenizer(export_tokenizer_);
-        return {};
+        return try_first_rows(run_);
     }
 
     Result<void> load_student() {
@@ -182,6 +183,18 @@ class Preparation {
         if (Result<void> settled = settle(arithmetics_of(run_.spec).front(), dtype_here); !settled) {
             return settled;
         }
+        Result<std::unique_ptr<Student>> made =
+            run_.spec.student.format == StudentFormat::torchscript
+                ? models::make_torchscript_student(run_.spec.student, run_.spec.training)
+                : make_language_model();
+        if (!made) {
+            return made.error();
+        }
+        run_.student = std::move(*made);
+        return {};
+    }
+
+    Result<std::unique_ptr<Student>> make_language_model() const {
         models::CausalLmStudentOptions options;
         options.student = run_.spec.student;
         options.training = run_.spec.training;
@@ -193,12 +206,7 @@ class Preparation {
         }
         options.max_bytes = (*memory)->total_bytes();
         options.on_warning = [this](const std::string& text) { warn(text); };
-        Result<std::unique_ptr<Student>> made = models::make_causal_lm_student(options);
-        if (!made) {
-            return made.error();
-        }
-        run_.student = std::move(*made);
-        return {};
+        return models::make_causal_lm_student(options);
     }
 
     Result<void> load_data() {
@@ -333,12 +341,16 @@ class Preparation {
     Result<void> settle_replicas() {
         TrainingSpec& training = run_.spec.training;
         const bool on_cpu = run_.spec.student.device == "cpu";
+        const std::string ordered = run_.student->needs_order();
         if (training.replicas_auto) {
-            training.replicas = on_cpu ? automatic_replicas(replica_wish()) : 1;
+            training.replicas = on_cpu && ordered.empty() ? automatic_replicas(replica_wish()) : 1;
             training.replicas_auto = false;
             if (training.replicas > 1) {
                 info("replicas auto: " + std::to_string(training.replicas) + " micro-batches train at once");
             }
+        } else if (training.replicas > 1 && !ordered.empty()) {
+            return invalid_input("/training/replicas: is " + std::to_string(training.replicas) + ", but " + ordered +
+                                 ", so micro-batches must train one after the other; give 1 or \"auto\"");
         } else if (training.replicas > 1 && !on_cpu) {
             return invalid_input("/training/replicas: is " + std::to_string(training.replicas) +
                                  ", but the student is on " + run_.spec.student.device +
@@ -389,7 +401,7 @@ class Preparation {
         wish.batch_rows = run_.spec.training.batch_size;
         wish.data = stored_data(run_, run_.dataset.get());
         wish.mixed = run_.mixed.get();
-        wish.load_model = models::local_model_loader(run_.spec.student.device);
+        wish.local = models::local_models(run_.spec.student.device);
         if (!run_.teachers.empty()) {
             wish.probed = std::move(run_.teachers.front().source);  // probed for its head, before the batch size was
                                                                     // known

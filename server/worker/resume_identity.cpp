@@ -360,7 +360,9 @@ Result<std::string> check_one_teacher(const json::value* then, const TeacherMark
     if (was == nullptr || !was->is_string() || same_teacher(std::string(was->get_string()), now.fingerprint)) {
         return std::string();
     }
-    const std::string difference = std::string(!spec.model_dir.empty() ? "/teacher/model_dir" : "/teacher/endpoints") +
+    const std::string difference = std::string(!spec.module.empty()      ? "/teacher/module"
+                                               : !spec.model_dir.empty() ? "/teacher/model_dir"
+                                                                         : "/teacher/endpoints") +
                                    ": the teacher is not the one that the checkpoint was made with: its answers differ";
     const auto* deterministic = find(*then, "/deterministic");
     const bool was_certain = deterministic != nullptr && *deterministic == json::value(true);

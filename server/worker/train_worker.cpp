@@ -174,8 +174,8 @@ class TrainWorker {
     asio::awaitable<WorkerEvent> generate(std::string trace_file) {
         const EmitEvent emit = [this](const WorkerEvent& event) { send(event); };
         Result<WorkerEvent> last =
-            co_await generate_answers(run_.spec, models::local_model_loader(run_.spec.student.device),
-                                      threads_.executors(), control_, emit, std::move(trace_file));
+            co_await generate_answers(run_.spec, models::local_models(run_.spec.student.device), threads_.executors(),
+                                      control_, emit, std::move(trace_file));
         if (!last) {
             co_return failed(last.error());
         }

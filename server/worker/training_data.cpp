@@ -11,6 +11,7 @@
 #include "pipeline/data/data_files.hpp"
 #include "pipeline/data/packed_dataset.hpp"
 #include "pipeline/data/reading_report.hpp"
+#include "pipeline/data/tensor_dataset.hpp"
 #include "pipeline/data/tokenizer/tokenizer_hash.hpp"
 
 namespace distilld {
@@ -101,6 +102,10 @@ Result<std::shared_ptr<const Dataset>> load_rows(const DataReading& reading, con
     const auto files = find_data_files(entries, pointer);
     if (!files) {
         return files.error();
+    }
+    if (reading.spec.dataset.format == DataFormat::tensors) {
+        Result<std::shared_ptr<const Dataset>> samples = load_tensor_dataset(*files, reading.cancelled);
+        return samples ? samples : behind(pointer, samples.error());
     }
     Result<std::unique_ptr<Dataset>> rows =
         load_jsonl_dataset(*files, reading.choice.tokenizer.get(), options_of(reading, pointer));

@@ -181,6 +181,8 @@ class RowEncoder {
         switch (targets.kind) {
             case TeacherTargets::Kind::hidden_states:
                 return "hidden states cannot be stored, only logits or entries made of them";
+            case TeacherTargets::Kind::tensors:
+                return "tensors cannot be stored in format " + std::string(to_string(manifest_.format));
             case TeacherTargets::Kind::logits:
                 if (targets.width != manifest_.vocabulary) {
                     return "the teacher's rows have " + std::to_string(targets.width) +

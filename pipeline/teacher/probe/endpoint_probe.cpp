@@ -303,7 +303,11 @@ asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endp
 
 bool same_targets(const TeacherTargets& a, const TeacherTargets& b) {
     return a.kind == b.kind && a.width == b.width && same_bytes(a.ids, b.ids) && same_bytes(a.values, b.values) &&
-           same_bytes(a.tail, b.tail) && same_bytes(a.loss_mask, b.loss_mask);
+           same_bytes(a.tail, b.tail) && same_bytes(a.loss_mask, b.loss_mask) &&
+           std::ranges::equal(a.tensors, b.tensors, [](const SampleTensor& one, const SampleTensor& other) {
+               return one.name == other.name && one.sample_shape == other.sample_shape &&
+                      same_bytes(one.values, other.values);
+           });
 }
 
 }  // namespace distilld

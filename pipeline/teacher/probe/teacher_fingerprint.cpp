@@ -166,9 +166,35 @@ class ComparingDecoder final : public EncodedAnswer::Decoder {
     std::optional<ReplicaDifference> found_;
 };
 
+/// The first values of each output, in the form of positions with tokens. The largest becomes ±25, so that kTolerance
+/// is one percent of it.
+std::string fingerprint_of_tensors(const TeacherTargets& targets) {
+    constexpr double kLargest = 100 * kTolerance;
+    json::array outputs;
+    for (const SampleTensor& tensor : targets.tensors) {
+        std::vector<double> values;
+        double largest = 0;
+        const std::size_t count = tensor.values.bytes.size() / element_size(tensor.values.type);
+        for (std::size_t i = 0; i < std::min(kTokens, count); ++i) {
+            values.push_back(element_as_double(tensor.values, i));
+            largest = std::max(largest, std::abs(values.back()));
+        }
+        json::array pairs;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const double scaled = largest > 0 ? values[i] / largest * kLargest : 0;
+            pairs.push_back(json::array{i, std::round(scaled * 1e4) / 1e4});
+        }
+        outputs.push_back(std::move(pairs));
+    }
+    return to_text(outputs);
+}
+
 }  // namespace
 
 std::string teacher_fingerprint(const TeacherTargets& targets) {
+    if (targets.kind == TeacherTargets::Kind::tensors) {
+        return fingerprint_of_tensors(targets);
+    }
     if (targets.kind == TeacherTargets::Kind::hidden_states || targets.width == 0) {
         return {};
     }

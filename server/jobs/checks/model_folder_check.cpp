@@ -54,7 +54,7 @@ api::SpecViolations check_model_folder(const StudentSpec& student, JobKind kind,
         found.violations.push_back(
             {"/student/model", refused ? to_string(error.kind) : "invalid_value", std::move(error.message)});
     };
-    if (student.model.empty()) {
+    if (student.model.empty() || student.format == StudentFormat::torchscript) {
         return found;
     }
     // A generate job uses only the folder's vocabulary and tokenizer.

@@ -43,12 +43,13 @@ Headline headline(const ProgressEvent& event) {
     }
     return {"step " + std::to_string(event.step) + " of " + std::to_string(event.total_steps) + ", " +
                 loss_kind(event) + (*loss_kind(event) == 0 ? "loss " : " loss ") + short_text(event.loss) +
-                " nats/token",
+                loss_unit(event.of_samples),
             api::EventType::metrics};
 }
 
 Headline headline(const EvaluationEvent& event) {
-    return {"step " + std::to_string(event.step) + ", held-out cross entropy " + short_text(event.loss) + " nats/token",
+    return {"step " + std::to_string(event.step) + ", held-out " + (event.of_samples ? "loss " : "cross entropy ") +
+                short_text(event.loss) + loss_unit(event.of_samples),
             api::EventType::evaluation};
 }
 

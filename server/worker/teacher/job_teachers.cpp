@@ -51,7 +51,7 @@ asio::awaitable<Result<std::vector<ConnectedTeacher>>> connect_teachers(Teachers
                                                                         RunControl& control, EmitEvent emit) {
     std::vector<ConnectedTeacher> teachers;
     for (const auto& [name, spec] : wish.specs) {
-        TeacherWish one{spec, wish.batch_rows, wish.data, wish.load_model, std::move(wish.probed)};
+        TeacherWish one{spec, wish.batch_rows, wish.data, wish.local, std::move(wish.probed)};
         if (!name.empty() && spec.targets == TargetsChoice::automatic && spec.top_k == 0) {
             one.spec.targets = TargetsChoice::logits;  // the student holds only one teacher's head
         }

@@ -26,7 +26,7 @@ struct TeachersWish {
     std::uint32_t batch_rows = 1;              ///< sequences per micro-batch
     StoredData data;
     const MixedDataset* mixed = nullptr;      ///< each teacher is asked about its part; null: the only one about `data`
-    models::LoadTeacherModel load_model;      ///< if a spec names a model
+    models::LocalModels local;                ///< if a spec names a model
     std::unique_ptr<TeacherSource> probed{};  ///< of the only teacher; null: make it
 };
 

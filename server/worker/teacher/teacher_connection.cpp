@@ -54,7 +54,7 @@ class Connection {
             connected.source = std::move(wish_.probed);
             connected.source->expect_batches(wish_.batch_rows, wish_.data.sequence_length);
         } else {
-            Result<std::unique_ptr<TeacherSource>> made = wish_.spec.model_dir.empty() ? remote() : local();
+            Result<std::unique_ptr<TeacherSource>> made = local_model_of(wish_.spec).empty() ? remote() : local();
             if (!made) {
                 co_return made.error();
             }
@@ -159,14 +159,19 @@ class Connection {
     }
 
     Result<std::unique_ptr<TeacherSource>> local() const {
-        if (!wish_.load_model) {
-            return Error{ErrorKind::internal, "/teacher/model_dir: this program cannot load models"};
+        const TeacherSpec& spec = wish_.spec;
+        if (spec.module.empty() ? !wish_.local.model : !wish_.local.module) {
+            return Error{ErrorKind::internal, "/teacher: this program cannot load " + local_model_of(spec)};
         }
         models::LocalTeacherOptions options;
         options.batch_columns = wish_.data.sequence_length;
         options.on_warning = warning();
-        info("loading the teacher of " + wish_.spec.model_dir);
-        return models::make_local_teacher(executors_.io, wish_.spec, wish_.load_model, std::move(options));
+        info("loading the teacher of " + local_model_of(spec));
+        if (spec.module.empty()) {
+            return models::make_local_teacher(executors_.io, spec, wish_.local.model, std::move(options));
+        }
+        options.samples = std::make_shared<const TokenBatch>(wish_.data.dataset->batch(0, {0}));
+        return models::make_module_teacher(executors_.io, spec, wish_.local.module, std::move(options));
     }
 
     void info(const std::string& message) const { emit_(LogEvent{"info", message}); }
@@ -258,13 +263,12 @@ class Connection {
         if (!connected) {
             co_return connected;
         }
-        ConnectTeacher connect = [spec = wish_.spec, rows = wish_.batch_rows, data = wish_.data,
-                                  load_model = wish_.load_model, executors = executors_, &control = control_,
-                                  emit = emit_, reader] {
-            return teacher_of_store(TeacherWish{spec, rows, data, load_model}, executors, control, emit, reader);
+        ConnectTeacher connect = [spec = wish_.spec, rows = wish_.batch_rows, data = wish_.data, local = wish_.local,
+                                  executors = executors_, &control = control_, emit = emit_, reader] {
+            return teacher_of_store(TeacherWish{spec, rows, data, local}, executors, control, emit, reader);
         };
-        const bool local = !wish_.spec.model_dir.empty();
-        std::vector<std::string> names = local ? std::vector{wish_.spec.model_dir} : wish_.spec.endpoints;
+        const std::string& local = local_model_of(wish_.spec);
+        std::vector<std::string> names = local.empty() ? wish_.spec.endpoints : std::vector{local};
         CachingTeacherOptions options;
         options.reader = std::move(reader);
         options.on_warning = warning();
@@ -383,7 +387,7 @@ TeacherStageOptions teacher_stage_options(const TeacherSpec& teacher, const Teac
     scheduler.endpoints = static_cast<std::uint32_t>(source.endpoint_count());
     scheduler.limit.adaptive = teacher.max_concurrent.automatic;
     scheduler.limit.ceiling = teacher.max_concurrent.limit;
-    if (!teacher.model_dir.empty()) {
+    if (!local_model_of(teacher).empty()) {
         scheduler.limit.adaptive = false;
         scheduler.limit.ceiling = std::min(scheduler.limit.ceiling, models::kLocalRequests);
     }
@@ -398,7 +402,7 @@ TeacherStageOptions teacher_stage_options(const TeacherSpec& teacher, const Teac
     scheduler.breaker.max_hold = from_seconds(teacher.max_retry_after_secs);
     scheduler.hedge.enabled = teacher.hedge && source.is_slow_by_chance();
     options.deadline = std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));
-    options.names_silence = can_be_asked(teacher) && teacher.model_dir.empty();
+    options.names_silence = can_be_asked(teacher) && local_model_of(teacher).empty();
     options.absent_endpoints = info.absent;
     options.absent_endpoints.insert(options.absent_endpoints.end(), info.refused.begin(), info.refused.end());
     return options;

@@ -22,7 +22,7 @@ struct TeacherWish {
     TeacherSpec spec;
     std::uint32_t batch_rows = 1;             ///< sequences per micro-batch
     StoredData data;                          ///< that the teacher is asked about
-    models::LoadTeacherModel load_model;      ///< if the spec names a model
+    models::LocalModels local;                ///< if the spec names a model
     std::unique_ptr<TeacherSource> probed{};  ///< of the same spec; null: make it
 };
 

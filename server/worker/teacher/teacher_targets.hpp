@@ -20,7 +20,7 @@ namespace distilld {
 
 /// Whether the teacher takes memory besides the student: as a model in the process, or as the head for hidden states.
 [[nodiscard]] inline bool takes_memory_beside(const JobSpec& spec) {
-    return may_send_hidden_states(spec) || (spec.teacher() != nullptr && !spec.teacher()->model_dir.empty());
+    return may_send_hidden_states(spec) || (spec.teacher() != nullptr && !local_model_of(*spec.teacher()).empty());
 }
 
 }  // namespace distilld

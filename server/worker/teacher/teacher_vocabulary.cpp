@@ -28,6 +28,7 @@ std::string what_is_cut(TeacherTargets::Kind kind) {
         case TeacherTargets::Kind::logits:
             return "are cut from its logits";
         case TeacherTargets::Kind::hidden_states:
+        case TeacherTargets::Kind::tensors:
             break;
     }
     return "are cut from its head";

@@ -158,7 +158,8 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
     EXPECT_EQ(json.at("object").as_string(), "job");
     EXPECT_EQ(
         to_text(json.at("progress")),
-        R"({"percent":12.5,"generates":false,"step":5,"total_steps":40,"seconds_remaining":0,"seconds_elapsed":0,)"
+        R"({"percent":12.5,"generates":false,"of_samples":false,"step":5,"total_steps":40,"seconds_remaining":0,)"
+        R"("seconds_elapsed":0,)"
         R"("tokens":12345,"padding_tokens":0,)"
         R"("tokens_per_second":0,"loss":2.25,"kd_loss":null,"ce_loss":0,"grad_norm":0,"learning_rate":0,)"
         R"("stall_fraction":0,"teacher_hidden_fraction":0,"bottleneck":"student","stages":[{"stage":"student",)"

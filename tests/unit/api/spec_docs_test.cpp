@@ -76,7 +76,7 @@ TEST(SpecDocs, RowsSayValuesAndDefaults) {
 
 TEST(SpecDocs, YamlHoldsNoTextThatIsTakenForSomethingElse) {
     const auto yaml = job_spec_schema_yaml(spec_table());
-    EXPECT_THAT(yaml, HasSubstr("enum: [auto, fp32, bf16], default: auto"));
+    EXPECT_THAT(yaml, HasSubstr("enum: [auto, fp32, bf16, fp64], default: auto"));
     EXPECT_THAT(yaml, HasSubstr("default: 1.0e-8"));
     EXPECT_THAT(yaml, HasSubstr("description: 'keep the folder''s weights, or draw new ones'"));
     EXPECT_THAT(yaml, HasSubstr("oneOf: [{ required: [max_steps] }, { required: [epochs] }]"));

@@ -20,6 +20,10 @@ inline std::optional<boost::json::value> other_value(const api::SpecField& field
     if (field.pointer == "/teacher/targets") {
         return "hidden";  // others have to fit top_k
     }
+    if (field.pointer == "/training/losses") {
+        return boost::json::array{boost::json::object{
+            {"kind", "mae"}, {"output", "y"}, {"target", "teacher.y"}, {"weight", 2.0}, {"temperature", 1.0}}};
+    }
     auto schema = field.kind->schema();
     const auto initial = field.kind.initial();
     if (schema.contains("const")) {

@@ -28,7 +28,7 @@ TEST(EventRecords, KeepOfProgressWhatAHistoryNeeds) {
     EXPECT_EQ(as_text(record_of(event)),
               R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"metrics",)"
               R"("message":"step 5 of 40, loss 2.346 nats/token",)"
-              R"("data":{"percent":12.5,"generates":false,"step":5,"total_steps":40,)"
+              R"("data":{"percent":12.5,"generates":false,"of_samples":false,"step":5,"total_steps":40,)"
               R"("seconds_remaining":0,"seconds_elapsed":0,"tokens":0,"padding_tokens":0,"tokens_per_second":0,)"
               R"("loss":2.34567,"kd_loss":0,)"
               R"("ce_loss":0,"grad_norm":0,"learning_rate":0,"stall_fraction":0,"teacher_hidden_fraction":0,)"
@@ -48,12 +48,12 @@ TEST(EventRecords, HoldTheFieldsOfTheOtherEvents) {
               R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"evaluation",)"
               R"("message":"step 1, held-out cross entropy 2.5 nats/token",)"
               R"("data":{"step":1,"loss":2.5,"tokens":3,"kl":null,)"
-              R"("top1_agreement":null,"samples":[]}})");
+              R"("top1_agreement":null,"samples":[],"of_samples":false}})");
     EXPECT_EQ(as_text(record_of(EvaluationEvent{1, 2.5, 3, 0.5, 0.75, {{"Once", " upon"}}})),
               R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"evaluation",)"
               R"("message":"step 1, held-out cross entropy 2.5 nats/token",)"
               R"("data":{"step":1,"loss":2.5,"tokens":3,"kl":0.5,)"
-              R"("top1_agreement":0.75,"samples":[{"prompt":"Once","text":" upon"}]}})");
+              R"("top1_agreement":0.75,"samples":[{"prompt":"Once","text":" upon"}],"of_samples":false}})");
     EXPECT_EQ(
         as_text(record_of(CheckpointEvent{1, "folder", 2.5})),
         R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"checkpoint",)"

@@ -145,16 +145,18 @@ TEST(ResumeIdentity, WhatDecidesWeightsIsWhatTheUpdatesAreMadeOf) {
     }
     EXPECT_THAT(
         deciding,
-        ElementsAre("/student/dtype", "/student/quantization", "/student/quantize_modules", "/student/lora/r",
-                    "/student/lora/alpha", "/student/lora/dropout", "/student/lora/target_modules", "/teacher/protocol",
+        ElementsAre("/student/format", "/student/inputs", "/student/outputs", "/student/dtype", "/student/quantization",
+                    "/student/quantize_modules", "/student/lora/r", "/student/lora/alpha", "/student/lora/dropout",
+                    "/student/lora/target_modules", "/teacher/inputs", "/teacher/outputs", "/teacher/protocol",
                     "/teacher/top_k", "/teacher/targets", "/teacher/store_format", "/teacher/store_values",
-                    "/teacher/store_p", "/teacher/store_samples", "/dataset/sequence_length", "/dataset/packing",
-                    "/dataset/completion_only_loss", "/dataset/shuffle", "/dataset/shuffle_block_rows",
-                    "/training/batch_size", "/training/micro_batches", "/training/learning_rate",
-                    "/training/lr_scheduler_type", "/training/warmup_steps", "/training/warmup_ratio",
-                    "/training/weight_decay", "/training/max_grad_norm", "/training/adam_beta1", "/training/adam_beta2",
-                    "/training/adam_epsilon", "/training/optimizer", "/training/sgd_momentum", "/training/temperature",
-                    "/training/kd_ratio", "/training/beta", "/training/seed"));
+                    "/teacher/store_p", "/teacher/store_samples", "/dataset/format", "/dataset/sequence_length",
+                    "/dataset/packing", "/dataset/completion_only_loss", "/dataset/shuffle",
+                    "/dataset/shuffle_block_rows", "/training/batch_size", "/training/micro_batches",
+                    "/training/learning_rate", "/training/lr_scheduler_type", "/training/warmup_steps",
+                    "/training/warmup_ratio", "/training/weight_decay", "/training/max_grad_norm",
+                    "/training/adam_beta1", "/training/adam_beta2", "/training/adam_epsilon", "/training/optimizer",
+                    "/training/sgd_momentum", "/training/temperature", "/training/kd_ratio", "/training/beta",
+                    "/training/losses", "/training/seed"));
 }
 
 TEST(ResumeIdentity, AMadeUpFieldCounts) {

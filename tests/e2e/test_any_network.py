@@ -1,0 +1,304 @@
+"""TorchScript students: any network, samples of tensors in, named tensors out (docs/any-network.md)."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from support import jobs
+from torch import nn
+from torch.nn import functional
+
+ROWS = 40
+STEPS = 20
+BATCH, MICRO_BATCHES = 4, 2
+HALF = 8
+
+
+class Classifier(nn.Module):
+    """Two outputs: logits of 10 classes, and a hidden tensor."""
+
+    def __init__(self, hidden: int):
+        super().__init__()
+        self.first = nn.Linear(16, hidden)
+        self.last = nn.Linear(hidden, 10)
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        return self.last(h), h
+
+
+class Between(nn.Module):
+    """With a layer whose forward() changes buffers, or draws random numbers."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self.first = nn.Linear(16, 24)
+        self.layer = layer
+        self.last = nn.Linear(24, 10)
+
+    def forward(self, x):
+        h = torch.relu(self.layer(self.first(x)))
+        return self.last(h), h
+
+
+class Opening(nn.Module):
+    """Would write a file."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(16, 10)
+
+    def forward(self, x):
+        if x.size(0) > 1000:
+            x = x + torch.from_file("opened-by-a-network", True, 16)
+        return self.first(x), x
+
+
+class Tied(nn.Module):
+    """One matrix under two names, and a weight that is not trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.there = nn.Linear(16, 16)
+        self.back = nn.Linear(16, 16)
+        self.back.weight = self.there.weight
+        self.last = nn.Linear(16, 10)
+        self.last.weight.requires_grad_(False)
+
+    def forward(self, x):
+        h = self.back(torch.tanh(self.there(x)))
+        return self.last(h), h
+
+
+class Broken(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return x[:, :10] * self.scale / 0.0, x
+
+
+LOSSES = [
+    {"kind": "kl", "output": "y", "target": "teacher.y", "temperature": 2.0},
+    {"kind": "mse", "output": "h", "target": "teacher.h", "weight": 0.5},
+    {"kind": "mae", "output": "h", "target": "teacher.h", "weight": 0.25},
+    {"kind": "cosine", "output": "h", "target": "teacher.h", "weight": 0.125},
+    {"kind": "cross_entropy", "output": "y", "target": "data.label", "weight": 0.1},
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    torch.manual_seed(3)
+    torch.jit.script(Classifier(32)).save(str(tmp_path / "t.pt"))
+    torch.jit.script(Classifier(32)).save(str(tmp_path / "s.pt"))
+    torch.jit.script(Between(nn.BatchNorm1d(24))).save(str(tmp_path / "norm.pt"))
+    torch.jit.script(Between(nn.Dropout(0.25))).save(str(tmp_path / "drop.pt"))
+    torch.jit.script(Opening()).save(str(tmp_path / "opening.pt"))
+    torch.jit.script(Tied()).save(str(tmp_path / "tied.pt"))
+    torch.jit.script(Broken()).save(str(tmp_path / "broken.pt"))
+    save_file({"x": torch.randn(ROWS, 16), "label": torch.randint(0, 10, (ROWS,))}, tmp_path / "train.safetensors")
+    return tmp_path
+
+
+def spec_of(folder, name, changes=None):
+    names = {"inputs": ["x"], "outputs": ["y", "h"]}
+    spec = {
+        "student": {"format": "torchscript", "model": str(folder / "s.pt"), **names},
+        "teacher": {"module": str(folder / "t.pt"), **names},
+        "dataset": {"format": "tensors", "train": str(folder / "train.safetensors"), "shuffle": "off"},
+        "training": {
+            "losses": LOSSES,
+            "max_steps": STEPS,
+            "batch_size": BATCH,
+            "micro_batches": MICRO_BATCHES,
+            "learning_rate": 0.01,
+            "lr_scheduler_type": "constant",
+            "threads": 1,
+        },
+        "output": str(folder / name),
+    }
+    return jobs.changed(spec, changes or {})
+
+
+def run(distilld, folder, name, changes=None):
+    file = jobs.write_spec(folder / f"{name}.json", spec_of(folder, name, changes))
+    report = folder / f"{name}-report.json"
+    process = distilld.run("run", file, "--report", report)
+    return json.loads(report.read_text()), process.out
+
+
+def refusal(distilld, folder, changes):
+    process = distilld.start("run", jobs.write_spec(folder / "refused.json", spec_of(folder, "refused", changes)))
+    process.wait()
+    assert process.code not in (0, None)
+    assert not (folder / "refused" / "model.pt").exists()
+    return process.out + process.err
+
+
+def move_checkpoint(folder, whole, killed):
+    """As if the run had been killed after it."""
+    (folder / killed / "checkpoints").mkdir(parents=True)
+    name = f"checkpoints/step-{HALF:08d}"
+    (folder / whole / name).rename(folder / killed / name)
+
+
+def reference_loss(y, h, taught, label):
+    teacher_y, teacher_h = taught
+    kl = functional.kl_div(
+        functional.log_softmax(y / 2, -1), functional.log_softmax(teacher_y / 2, -1), reduction="none", log_target=True
+    )
+    return (
+        4 * kl.sum(-1).mean()
+        + 0.5 * functional.mse_loss(h, teacher_h)
+        + 0.25 * functional.l1_loss(h, teacher_h)
+        + 0.125 * (1 - functional.cosine_similarity(h, teacher_h, dim=-1)).mean()
+        + 0.1 * functional.cross_entropy(y, label)
+    )
+
+
+def reference(folder, dtype):
+    """The same steps in PyTorch, each on its whole batch."""
+    student = torch.jit.load(str(folder / "s.pt")).to(dtype)
+    teacher = torch.jit.load(str(folder / "t.pt")).to(dtype)
+    data = load_file(folder / "train.safetensors")
+    optimizer = torch.optim.AdamW(student.parameters(), lr=0.01, weight_decay=0.0)
+    for step in range(STEPS):
+        rows = torch.arange(step * BATCH * MICRO_BATCHES, (step + 1) * BATCH * MICRO_BATCHES) % ROWS
+        x = data["x"][rows].to(dtype)
+        with torch.no_grad():
+            taught = teacher(x)
+        loss = reference_loss(*student(x), taught, data["label"][rows])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(student.parameters(), 1.0)
+        optimizer.step()
+    return dict(student.named_parameters()), loss.item()
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("fp32", 1e-5), ("fp64", 1e-12)])
+def test_the_steps_are_those_of_pytorch(distilld, folder, dtype, tolerance):
+    wanted, loss = reference(folder, {"fp32": torch.float32, "fp64": torch.float64}[dtype])
+    types = {"/student/dtype": dtype, "/teacher/dtype": dtype}
+    report, _ = run(distilld, folder, "out", types)
+    exported = torch.jit.load(str(folder / "out" / "model.pt"))
+    weights = load_file(folder / "out" / "model.safetensors")
+    assert weights.keys() == wanted.keys()
+    before = dict(torch.jit.load(str(folder / "s.pt")).named_parameters())
+    for name, parameter in exported.named_parameters():
+        assert torch.equal(parameter, weights[name]) and parameter.dtype == torch.float32
+        moved = (before[name] - parameter).abs().max()
+        error = (wanted[name].double() - parameter.double()).abs().max()
+        print(f"{dtype} {name:14} moved {moved:.3f}, differs from PyTorch by {error:.1e}")
+        # The file's weights are fp32, whatever the arithmetic.
+        assert moved > 0.01 and error <= max(tolerance, 6e-8) * wanted[name].abs().max()
+    assert report["last"]["loss"] == pytest.approx(loss, rel=max(tolerance, 1e-10))
+
+
+def test_one_hash_for_replicas_and_interruptions(distilld, folder):
+    """Micro-batches side by side, one after the other, and from a checkpoint on."""
+    checkpoints = {"/checkpoint": {"every_steps": HALF, "every_secs": 0, "keep": 9}}
+    table = {}
+    for name, changes in {
+        "replicas-1": {"/training/replicas": 1},
+        "replicas-2": {"/training/replicas": 2},
+        "replicas-3": {"/training/replicas": 3, "/training/micro_batches": 8, "/training/batch_size": 1},
+        "replicas-1-of-8": {"/training/replicas": 1, "/training/micro_batches": 8, "/training/batch_size": 1},
+        "sequential": {"/training/parallel": False},
+    }.items():
+        report, out = run(distilld, folder, name, {**changes, **checkpoints})
+        table[name] = report["weights_sha256"]
+        assert "samples/s" in out
+    move_checkpoint(folder, "replicas-2", "killed")
+    report, out = run(distilld, folder, "killed", checkpoints)
+    assert "resumed from" in out
+    table["killed"] = report["weights_sha256"]
+    print("\n".join(f"{name:16} {value[:16]}" for name, value in table.items()))
+    assert table["replicas-3"] == table["replicas-1-of-8"]
+    assert len({table[name] for name in ("replicas-1", "replicas-2", "sequential", "killed")}) == 1
+
+
+@pytest.mark.parametrize("model, why", [("norm", "changes the buffer layer."), ("drop", "draws random numbers")])
+def test_a_forward_with_a_memory_trains_in_order(distilld, folder, model, why):
+    changes = {"/student/model": str(folder / f"{model}.pt"), "/training/losses": LOSSES[:1]}
+    checkpoints = {"/checkpoint": {"every_steps": HALF, "every_secs": 0, "keep": 9}}
+    assert "/training/replicas: is 2, but its forward() " + why in refusal(
+        distilld, folder, {**changes, "/training/replicas": 2}
+    )
+    whole, _ = run(distilld, folder, "whole", {**changes, **checkpoints})
+    move_checkpoint(folder, "whole", "later")
+    resumed, out = run(distilld, folder, "later", {**changes, **checkpoints})
+    assert "resumed from" in out
+    assert resumed["weights_sha256"] == whole["weights_sha256"]
+    first, second = (torch.jit.load(str(folder / name / "model.pt")) for name in ("whole", "later"))
+    assert all(torch.equal(a, b) for a, b in zip(first.buffers(), second.buffers(), strict=True))
+    assert all(buffer == STEPS * MICRO_BATCHES for name, buffer in first.named_buffers() if "tracked" in name)
+
+
+BAD = {
+    "no such tensor": (
+        {"/student/inputs": ["z"]},
+        '/student/inputs: the data has no tensor "z" (it has label, x)',
+    ),
+    "other outputs": ({"/student/outputs": ["y", "h", "more"]}, "returns 2 tensors, and the field names 3: y, h, more"),
+    "too many inputs": ({"/student/inputs": ["x", "label"]}, "names 2 tensors, forward() of"),
+    "other shape": (
+        {"/training/losses": [{"kind": "mse", "output": "y", "target": "teacher.h"}]},
+        '/training/losses/0/target: "teacher.h" is [4, 32], but for the output [4, 10] it must be [4, 10]',
+    ),
+    "floating labels": (
+        {"/training/losses": [{"kind": "cross_entropy", "output": "y", "target": "data.x"}], "/teacher": None},
+        '/training/losses/0/target: "data.x" is Float, but cross_entropy takes the numbers of classes',
+    ),
+    "not an output": (
+        {"/training/losses": [{"kind": "mse", "output": "q", "target": "data.x"}], "/teacher": None},
+        '/training/losses/0/output: is "q", which is not in /student/outputs',
+    ),
+    "no teacher": (
+        {"/teacher": None},
+        "/training/losses/0/target: is an output of the teacher, but the spec has no teacher",
+    ),
+    "of language models": ({"/training/beta": 0.5}, "/training/beta: is for language models"),
+    "not TorchScript": ({"/student/model": "train.safetensors"}, "is not a TorchScript file"),
+    "opens files": ({"/student/model": "opening.pt"}, "its code calls aten::from_file, which opens files"),
+    "a teacher that opens files": ({"/teacher/module": "opening.pt"}, "/teacher/module: "),
+    "not finite": ({"/student/model": "broken.pt"}, '/student/outputs: "y" is not finite'),
+    "teacher not finite": ({"/teacher/module": "broken.pt"}, 'the output "y" has a value that is not finite'),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_named(distilld, folder, case):
+    changes, message = BAD[case]
+    paths = ("/student/model", "/teacher/module")
+    changes = {field: str(folder / value) if field in paths else value for field, value in changes.items()}
+    assert message in refusal(distilld, folder, changes)
+
+
+def test_a_checkpoint_of_other_code_is_refused(distilld, folder):
+    run(distilld, folder, "out", {"/training/max_steps": 2})
+    torch.jit.script(Between(nn.BatchNorm1d(24))).save(str(folder / "s.pt"))
+    process = distilld.start("run", folder / "out.json")
+    process.wait()
+    assert process.code not in (0, None) and "code_sha256" in process.out + process.err
+
+
+def test_bf16_learns_too(distilld, folder):
+    bf16 = {"/student/dtype": "bf16"}
+    first, _ = run(distilld, folder, "start", {**bf16, "/training/max_steps": 1})
+    report, _ = run(distilld, folder, "out", {**bf16, "/dataset/eval": str(folder / "train.safetensors")})
+    assert report["last"]["loss"] < 0.8 * first["last"]["loss"]
+    assert report["eval_loss"] < first["last"]["loss"]
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp64", "bf16"])
+def test_a_tensor_with_two_names_stays_one(distilld, folder, dtype):
+    tied = {"/student/model": str(folder / "tied.pt"), "/student/dtype": dtype, "/training/losses": LOSSES[:1]}
+    run(distilld, folder, "out", tied)
+    before, after = (torch.jit.load(str(path)) for path in (folder / "tied.pt", folder / "out" / "model.pt"))
+    assert torch.equal(after.there.weight, after.back.weight) and after.there.weight.requires_grad
+    assert after.there.weight.dtype == torch.float32 and not torch.equal(after.there.weight, before.there.weight)
+    assert torch.equal(after.last.weight, before.last.weight) and not after.last.weight.requires_grad
+    assert sorted(load_file(folder / "out" / "model.safetensors")) == sorted(dict(after.named_parameters()))
