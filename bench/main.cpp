@@ -104,6 +104,7 @@ int main(int argc, char** argv) {
     train_command->add_option("--student", train.student, "model folder, or config.json as a JSON object")->required();
     train_command->add_option("--dtype", train.dtype, "of the arithmetic")
         ->check(CLI::IsMember({"auto", "fp32", "bf16"}));
+    train_command->add_option("--device", train.device, "as student.device");
     train_command->add_option("--threads", train.threads, "0 = all cores")->check(CLI::Range(0, 1024));
     train_command->add_option("--batch-size", train.batch_size, "sequences of a micro-batch")
         ->check(CLI::Range(1, 4096));

@@ -1,6 +1,7 @@
 #include "bench/op_profile.hpp"
 
 #include <ATen/record_function.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -19,7 +20,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 MatrixProduct::Operand operand_of(const at::Tensor& tensor) {
-    return {tensor.sizes().vec(), tensor.strides().vec(), static_cast<int>(tensor.scalar_type())};
+    return {tensor.sizes().vec(), tensor.strides().vec(), static_cast<int>(tensor.scalar_type()),
+            tensor.device().str()};
+}
+
+void wait_for(const at::Device& device) {
+    if (!device.is_cpu()) {
+        c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+    }
 }
 
 /// A call under way, on one thread.
@@ -96,6 +104,7 @@ std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& function
 
 void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
     auto& call = static_cast<Call&>(*context);
+    for_each_tensor(function.outputs(), [](const at::Tensor& tensor) { wait_for(tensor.device()); });
     const double seconds = to_seconds(Clock::now() - call.began);
     const std::string name = function.name();
     bool is_view = !name.ends_with('_') && !function.outputs().empty();
@@ -144,7 +153,7 @@ at::Tensor random_tensor(const MatrixProduct::Operand& operand) {
         count += (operand.sizes[i] - 1) * operand.strides[i];
     }
     const auto type = static_cast<at::ScalarType>(operand.scalar_type);
-    return torch::randn({count}).to(type).as_strided(operand.sizes, operand.strides);
+    return torch::randn({count}, at::Device(operand.device)).to(type).as_strided(operand.sizes, operand.strides);
 }
 
 }  // namespace
@@ -191,10 +200,17 @@ double measure_products(const std::vector<MatrixProduct>& products) {
     for (const MatrixProduct& product : products) {
         operands.emplace_back(tensor_of(product.left), tensor_of(product.right));
     }
+    const auto wait_for_all = [&made] {
+        for (const auto& [operand, tensor] : made) {
+            wait_for(tensor.device());
+        }
+    };
+    wait_for_all();
     const Clock::time_point began = Clock::now();
     for (const auto& [left, right] : operands) {
         static_cast<void>(at::matmul(left, right));
     }
+    wait_for_all();
     return to_seconds(Clock::now() - began);
 }
 

@@ -14,6 +14,7 @@ std::unique_ptr<Student> make_real_student(const RealStudentOptions& options) {
         student.student.model = options.student;
     }
     student.student.dtype = options.dtype;
+    student.student.device = options.device;
     student.training = options.training;
     student.with_teacher = options.with_teacher;
     student.sequence_length = options.sequence_length;

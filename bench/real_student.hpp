@@ -12,6 +12,7 @@ namespace distilld::bench {
 struct RealStudentOptions {
     std::string student;  ///< model folder, or Llama config as a JSON object
     Dtype dtype = Dtype::auto_select;
+    std::string device = "cpu";
     TrainingSpec training{};
     bool with_teacher = true;
     std::uint32_t sequence_length = 0;

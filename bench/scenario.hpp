@@ -100,7 +100,8 @@ boost::json::object run_decode(const DecodeOptions& options);
 struct TrainOptions {
     std::string student;  ///< model folder, or Llama config as JSON
     std::string dtype = "auto";
-    std::uint32_t threads = 0;  ///< 0 = all cores
+    std::string device = "auto";  ///< as student.device
+    std::uint32_t threads = 0;    ///< 0 = all cores
     std::uint32_t batch_size = 8;
     std::uint32_t sequence_length = 256;
     std::uint32_t micro_batches = 4;

@@ -189,8 +189,10 @@ std::uint32_t replicas_of(const TrainOptions& options, const Student& student, s
 boost::json::object run_train(const TrainOptions& options) {
     const std::uint32_t threads = set_compute_threads(options.threads);
     const Dtype dtype = value_of(kDtypeNames, options.dtype).value();
+    const std::string device = resolved_device(options.device);
     RealStudentOptions wanted{.student = options.student,
                               .dtype = dtype,
+                              .device = device,
                               .with_teacher = options.top_k > 0,
                               .sequence_length = options.sequence_length};
     wanted.training.kd_ratio = options.top_k > 0 ? 1.0 : 0.0;
@@ -205,7 +207,7 @@ boost::json::object run_train(const TrainOptions& options) {
     for (std::uint32_t i = 0; i < options.micro_batches; ++i) {
         batches.push_back(make_micro_batch(options, vocabulary, random));
     }
-    const std::uint32_t replicas = replicas_of(options, *student, threads);
+    const std::uint32_t replicas = device == "cpu" ? replicas_of(options, *student, threads) : 1;
     run_steps(*student, batches, options.warm_up, replicas);
 
     const double flops = training_flops_per_token(config_of(options.student), options.sequence_length);
@@ -220,7 +222,7 @@ boost::json::object run_train(const TrainOptions& options) {
     std::vector<double> product_shares;
     std::vector<double> shares;
     for (std::uint32_t i = 0; i < options.repeat; ++i) {
-        gemm_rates.push_back(measure_gemm_rate(dtype, kGemmSeconds));
+        gemm_rates.push_back(measure_gemm_rate(dtype, device, kGemmSeconds));
         const Round round = run_steps(*student, batches, options.steps, replicas);
         rates.push_back(positions * count / round.whole);
         micro_batch_ms.push_back(round.training / count * 1e3);
@@ -232,7 +234,8 @@ boost::json::object run_train(const TrainOptions& options) {
     boost::json::object report;
     report["command"] = "train";
     report["student_parameters"] = student->parameter_count();
-    report["dtype"] = resolved_dtype_name(dtype);
+    report["dtype"] = resolved_dtype_name(dtype, device);
+    report["device"] = device;
     report["threads"] = threads;
     report["replicas"] = replicas;
     report["batch_size"] = options.batch_size;

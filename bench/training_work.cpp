@@ -1,12 +1,16 @@
 #include "bench/training_work.hpp"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
+#include "bench/scenario.hpp"
 #include "models/network/compute_dtype.hpp"
 #include "models/network/decoder.hpp"
+#include "models/network/device.hpp"
 
 namespace distilld::bench {
 
@@ -32,28 +36,41 @@ double training_flops_per_token(const models::ModelConfig& config, std::uint32_t
     return 6 * (multiplied + attention);
 }
 
-double measure_gemm_rate(Dtype dtype, double seconds) {
+std::string resolved_device(const std::string& device) {
+    const Result<torch::Device> found = models::resolve_device(device);
+    if (!found) {
+        throw UsageError("--device: " + found.error().message);
+    }
+    return found->str();
+}
+
+double measure_gemm_rate(Dtype dtype, const std::string& device, double seconds) {
     using Clock = std::chrono::steady_clock;
-    constexpr std::int64_t kSize = 1024;
-    constexpr double kOperations = 2.0 * kSize * kSize * kSize;
+    const torch::Device place(device);
+    const std::int64_t size = place.is_cpu() ? 1024 : 8192;
+    const double operations = 2.0 * std::pow(static_cast<double>(size), 3);
+    const c10::impl::VirtualGuardImpl guard(place.type());
     const torch::NoGradGuard no_grad;
-    const auto type = models::to_scalar_type(models::resolve_dtype(dtype, torch::kCPU));
-    const torch::Tensor left = torch::randn({kSize, kSize}).to(type);
-    const torch::Tensor right = torch::randn({kSize, kSize}).to(type);
+    const auto options =
+        torch::TensorOptions(place).dtype(models::to_scalar_type(models::resolve_dtype(dtype, place)));
+    const torch::Tensor left = torch::randn({size, size}, options);
+    const torch::Tensor right = torch::randn({size, size}, options);
     torch::Tensor product = torch::mm(left, right);
+    guard.synchronizeDevice(place.index());
     double best = 0;
     const Clock::time_point end =
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     do {
         const Clock::time_point began = Clock::now();
         torch::mm_out(product, left, right);
-        best = std::max(best, kOperations / std::chrono::duration<double>(Clock::now() - began).count());
+        guard.synchronizeDevice(place.index());
+        best = std::max(best, operations / std::chrono::duration<double>(Clock::now() - began).count());
     } while (Clock::now() < end);
     return best;
 }
 
-const char* resolved_dtype_name(Dtype dtype) {
-    return to_string(models::resolve_dtype(dtype, torch::kCPU));
+const char* resolved_dtype_name(Dtype dtype, const std::string& device) {
+    return to_string(models::resolve_dtype(dtype, torch::Device(device)));
 }
 
 }  // namespace distilld::bench

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "models/families/model_family.hpp"
 #include "pipeline/core/spec_sections.hpp"
@@ -14,11 +15,15 @@ namespace distilld::bench {
 /// (Kaplan et al. 2020, arXiv 2001.08361 §2.1).
 [[nodiscard]] double training_flops_per_token(const models::ModelConfig& config, std::uint32_t sequence_length);
 
-/// Floating-point operations a second of a square matrix product of 1,024 in the dtype that `dtype` comes to on the
-/// CPU: the best of what fits into about `seconds`. On the calling thread, with libtorch's number of threads.
-[[nodiscard]] double measure_gemm_rate(Dtype dtype, double seconds);
+/// "cpu" or "cuda:N": what student.device `device` comes to on this machine. Throws UsageError about --device.
+[[nodiscard]] std::string resolved_device(const std::string& device);
 
-/// "fp32" or "bf16": what `dtype` comes to on the CPU.
-[[nodiscard]] const char* resolved_dtype_name(Dtype dtype);
+/// Floating-point operations a second of a square matrix product in the dtype that `dtype` comes to on the device, of
+/// 1,024 on a CPU and 8,192 on a GPU: the best of what fits into about `seconds`. On the calling thread, with
+/// libtorch's number of threads. `device` is a resolved_device().
+[[nodiscard]] double measure_gemm_rate(Dtype dtype, const std::string& device, double seconds);
+
+/// "fp32" or "bf16": what `dtype` comes to on the device.
+[[nodiscard]] const char* resolved_dtype_name(Dtype dtype, const std::string& device);
 
 }  // namespace distilld::bench

@@ -273,7 +273,8 @@ def test_loss_says_what_it_takes(programs, teacher):
 
 
 TRAIN_FIELDS = {
-    *("command", "student_parameters", "dtype", "threads", "replicas", "batch_size", "sequence_length", "top_k"),
+    *("command", "student_parameters", "dtype", "device", "threads", "replicas", "batch_size"),
+    *("sequence_length", "top_k"),
     *("tokens_per_second", "tokens_per_second_slowest", "tokens_per_second_fastest"),
     *("milliseconds_per_micro_batch", "gigaflops_per_second_of_gemm", "share_of_gemm_rate", "peak_resident_mb"),
     *("gigaflops_per_second_of_products", "share_of_product_rate"),
@@ -285,11 +286,23 @@ def test_train_says_what_a_student_makes_of_targets_at_hand(programs, dtype, top
     config = jobs.llama_config(64)
     shape = ["--batch-size", 4, "--sequence-length", 32, "--micro-batches", 2, "--steps", 2, "--threads", 1]
     report = bench(
-        programs, "train", "--student", json.dumps(config), *shape, "--repeat", 3, "--dtype", dtype, "--top-k", top_k
+        programs,
+        "train",
+        "--student",
+        json.dumps(config),
+        *shape,
+        "--repeat",
+        3,
+        "--dtype",
+        dtype,
+        "--device",
+        "cpu",
+        "--top-k",
+        top_k,
     )
     assert report.keys() == TRAIN_FIELDS
     assert report["command"] == "train" and report["threads"] == 1
-    assert (report["dtype"], report["top_k"]) == (dtype, top_k)
+    assert (report["dtype"], report["device"], report["top_k"]) == (dtype, "cpu", top_k)
     assert (report["batch_size"], report["sequence_length"]) == (4, 32)
     assert report["student_parameters"] == llama_parameters(config)
     slowest, fastest = (report[f"tokens_per_second_{which}"] for which in ("slowest", "fastest"))
@@ -316,6 +329,7 @@ def test_train_tells_what_each_operation_takes(programs):
 
 def test_train_names_what_it_cannot_train(programs, tmp_path):
     student = ["train", "--sequence-length", 16, "--student", json.dumps(jobs.llama_config(32))]
+    assert "--device: " in bench(programs, *student, "--device", "tpu", code=2)
     assert "--top-k: the student has 257 tokens" in bench(programs, *student, "--top-k", 300, code=2)
     assert str(tmp_path / "absent") in bench(programs, "train", "--student", tmp_path / "absent", code=2)
 
