@@ -68,7 +68,8 @@ LossSpeed measure_loss(const LossOptions& options) {
     loss.divergence = models::divergence_of_beta(options.beta);
     loss.chunk_rows = options.chunk_rows;
     LossSpeed speed;
-    speed.chunk_rows = std::min(rows, loss.chunk_rows > 0 ? loss.chunk_rows : models::loss_chunk_rows(vocabulary));
+    speed.chunk_rows =
+        std::min(rows, loss.chunk_rows > 0 ? loss.chunk_rows : models::loss_chunk_rows(vocabulary, true));
 
     const auto call = [&] {
         models::DistillLossGradients gradients;

@@ -36,14 +36,16 @@ struct OperationProfile {
 };
 
 /// Runs `work` and records the operations of the calling thread and of others that it waits for. Not reentrant.
-/// Recording costs about a microsecond per operation on a CPU. On a GPU, each operation is waited for. Passes on what `work` throws.
+/// Recording costs about a microsecond per operation on a CPU. On a GPU, each operation is waited for. Passes on what
+/// `work` throws.
 [[nodiscard]] OperationProfile profile_operations(const std::function<void()>& work);
 
 /// Floating-point operations of the products: 2·m·k·n each.
 [[nodiscard]] double operations_of(const std::vector<MatrixProduct>& products);
 
 /// Seconds for executing the products back to back on random operands. Products of one shape share their operands,
-/// so small ones find them in the cache. On a GPU, the last is waited for. On the calling thread, with libtorch's number of threads.
+/// so small ones find them in the cache. On a GPU, the last is waited for. On the calling thread, with libtorch's
+/// number of threads.
 [[nodiscard]] double measure_products(const std::vector<MatrixProduct>& products);
 
 }  // namespace distilld::bench

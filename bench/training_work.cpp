@@ -51,8 +51,7 @@ double measure_gemm_rate(Dtype dtype, const std::string& device, double seconds)
     const double operations = 2.0 * std::pow(static_cast<double>(size), 3);
     const c10::impl::VirtualGuardImpl guard(place.type());
     const torch::NoGradGuard no_grad;
-    const auto options =
-        torch::TensorOptions(place).dtype(models::to_scalar_type(models::resolve_dtype(dtype, place)));
+    const auto options = torch::TensorOptions(place).dtype(models::to_scalar_type(models::resolve_dtype(dtype, place)));
     const torch::Tensor left = torch::randn({size, size}, options);
     const torch::Tensor right = torch::randn({size, size}, options);
     torch::Tensor product = torch::mm(left, right);

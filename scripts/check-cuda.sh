@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains small students on this machine's GPU with every kind of target, optimizer and packing, compares their losses
-# with the CPU's and two runs bit by bit: tests/e2e/test_cuda.py. Then prints tokens/s of whole training steps, and their
-# operations per second over those of a large matrix product (MFU, with the measured rate as the peak):
+# with the CPU's and two runs bit by bit: tests/e2e/test_cuda.py. Then prints tokens/s of whole training steps, and
+# their operations per second over those of a large matrix product (MFU, with the measured rate as the peak):
 # bench/compare_hf.py. Uses the programs in DISTILLD_BIN_DIR, else build/cuda/bin, else build/release/bin. Without a
 # CUDA device it says so, and why.
 #
@@ -27,7 +27,7 @@ for folder in build/cuda/bin build/release/bin; do
     fi
 done
 if [ -z "${DISTILLD_BIN_DIR:-}" ]; then
-    echo "check-cuda: no programs: run DISTILLD_TORCH=FOLDER scripts/build.sh cuda distilld distilld-worker distilld-bench first" >&2
+    echo "check-cuda: no programs: run DISTILLD_TORCH=FOLDER scripts/build.sh cuda first" >&2
     exit 1
 fi
 python=python3

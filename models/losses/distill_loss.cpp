@@ -209,10 +209,9 @@ std::pair<Tensor, Tensor> divergence(Tensor& scaled, const DistillTargets& rows,
     return topk ? topk_divergence(scaled, rows, weights) : full_divergence(scaled, rows, weights);
 }
 
-/// Turns `work`, the logits [n, V] of a block of rows in fp32 (fp64), into the gradient of the weighted loss with
-/// respect to them.
+/// Turns `work`, logits − row maximum [n, V] of a block of rows in fp32 (fp64), into the gradient of the weighted loss
+/// with respect to the logits.
 ChunkSums block_to_gradient(Tensor& work, const DistillTargets& rows, const Weights& weights) {
-    work.sub_(work.amax(1, true));
     ChunkSums sums;
     if (weights.kd == 0) {
         sums.ce = cross_entropy(work, rows.labels, weights.ce).sum(torch::kDouble);
@@ -311,7 +310,8 @@ void rows_to_gradient(Tensor& logits, const DistillTargets& targets, const Weigh
     for (std::int64_t begin = 0; begin < logits.size(0); begin += step) {
         const std::int64_t end = std::min(begin + step, logits.size(0));
         Tensor block = logits.slice(0, begin, end);
-        Tensor work = block.to(type);
+        const Tensor maximum = block.amax(1, true).to(type);
+        Tensor work = block.scalar_type() == type ? block.sub_(maximum) : torch::sub(block, maximum);
         const ChunkSums sums = block_to_gradient(work, slice_rows(targets, begin, end), weights);
         if (!work.is_alias_of(block)) {
             block.copy_(work);
@@ -354,7 +354,7 @@ DistillLossScalars distill_loss_scalars(const Tensor& hidden, const Tensor& head
 
     const auto sum_type = x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
     const std::int64_t count = x.size(0);
-    const std::int64_t chunk = options.chunk_rows > 0 ? options.chunk_rows : loss_chunk_rows(w.size(0));
+    const std::int64_t chunk = options.chunk_rows > 0 ? options.chunk_rows : loss_chunk_rows(w.size(0), w.is_cpu());
     const auto scalar = torch::TensorOptions().dtype(torch::kDouble).device(x.device());
     ChunkSums totals{torch::zeros({}, scalar), torch::zeros({}, scalar), torch::zeros({}, scalar)};
     const bool counts_agreement = options.count_agreement && weights.kd != 0;

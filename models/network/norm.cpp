@@ -52,14 +52,6 @@ class RmsNormed : public torch::autograd::Function<RmsNormed> {
     }
 };
 
-/// What the kernel computes, in libtorch's operations; for devices without the kernel.
-Tensor normed_in_steps(const Tensor& input, const Tensor& weight, double epsilon) {
-    const auto type = input.scalar_type();
-    const auto wide = input.to(type == torch::kDouble ? torch::kDouble : torch::kFloat);
-    const auto scale = torch::rsqrt(wide.square().mean(-1, true) + epsilon);
-    return weight * (wide * scale).to(type);
-}
-
 }  // namespace
 
 RmsNorm::RmsNorm(ParameterGroup& group, const std::string& name, std::int64_t size, double epsilon)
@@ -72,7 +64,7 @@ Tensor RmsNorm::forward(const Tensor& input) const {
 NormedStream RmsNorm::forward(const Tensor& input, const std::optional<Tensor>& addition) const {
     if (!input.is_cpu()) {
         Tensor stream = addition ? input + *addition : input;
-        Tensor normed = normed_in_steps(stream, weight_of(*weight_, input.scalar_type()), epsilon_);
+        Tensor normed = at::rms_norm(stream, {stream.size(-1)}, weight_of(*weight_, stream.scalar_type()), epsilon_);
         return {stream, normed};
     }
     const Tensor& weight = weight_->compute.defined() ? weight_->compute : weight_->master;

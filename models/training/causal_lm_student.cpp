@@ -198,7 +198,7 @@ class CausalLmStudent final : public Student {
     [[nodiscard]] std::uint64_t activation_bytes(std::uint64_t positions) const override {
         const DecoderConfig& decoder = network_->config().decoder;
         return models::activation_bytes(decoder, positions, c10::elementSize(to_scalar_type(network_->dtype())),
-                                        training_.gradient_checkpointing);
+                                        training_.gradient_checkpointing, network_->device().is_cpu());
     }
     [[nodiscard]] std::uint64_t parameter_count() const override { return trainable_count(network_->groups()); }
     [[nodiscard]] std::uint64_t network_parameter_count() const override {

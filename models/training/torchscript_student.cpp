@@ -32,7 +32,7 @@ using torch::Tensor;
 struct SampleBatch final : StagedBatch {
     std::uint64_t number = 0;
     std::uint32_t rows = 0;
-    std::uint64_t step_rows = 0;
+    double share = 0;  ///< of the step's samples
     std::vector<Tensor> inputs;
     std::vector<Tensor> targets;  ///< of each term; undefined: the teacher was not asked
     std::unique_ptr<Ticket> ticket;
@@ -40,9 +40,9 @@ struct SampleBatch final : StagedBatch {
 
 /// The terms that have a target, as means over the samples.
 struct TermValues {
-    Tensor loss;                                   ///< weighted sum; undefined: no term has a target
-    Tensor kd = torch::zeros({}, torch::kDouble);  ///< the part of terms with the teacher
-    Tensor ce = torch::zeros({}, torch::kDouble);  ///< the part of terms with the data
+    Tensor loss;  ///< weighted sum; undefined: no term has a target
+    Tensor kd;    ///< the part of terms with the teacher
+    Tensor ce;    ///< the part of terms with the data
 };
 
 /// While it lives, the module is in its evaluation mode.
@@ -135,8 +135,7 @@ class TorchScriptStudent final : public Student {
                 torch::manual_seed(dropout_key(training_.seed, samples.number, 0));
             }
             const TermValues values = losses_of(samples);
-            const double share = static_cast<double>(samples.rows) / static_cast<double>(samples.step_rows);
-            std::vector<Tensor> gradients = gradients_of(values.loss * share);
+            std::vector<Tensor> gradients = gradients_of(values.loss * samples.share);
             for (std::size_t i = 0; i < gradients.size(); ++i) {
                 if (gradients[i].defined()) {
                     add_gradient(trained_[i].master, gradients[i]);
@@ -288,9 +287,10 @@ class TorchScriptStudent final : public Student {
 
     /// What an export has for a tensor that may be rounded: the file's value, unless training has changed it.
     [[nodiscard]] Tensor exported_value(const std::string& name, const Tensor& now) const {
-        const auto original = originals_.find(name);
-        const bool kept = original != originals_.end() && torch::equal(original->second.to(now.scalar_type()), now);
-        return host_copy(kept ? original->second : now);
+        const Tensor value = host_copy(now);
+        const auto found = originals_.find(name);
+        const Tensor original = found == originals_.end() ? value : host_copy(found->second);
+        return torch::equal(original.to(value.scalar_type()), value) ? original : value;
     }
 
     /// Copies the masters into the parameters that compute in another dtype.
@@ -308,7 +308,7 @@ class TorchScriptStudent final : public Student {
         const TokenBatch& samples = *batch.tokens;
         staged->number = samples.number;
         staged->rows = samples.rows;
-        staged->step_rows = std::max<std::uint64_t>(batch.step_target_tokens, 1);
+        staged->share = samples.rows / std::max(static_cast<double>(batch.step_target_tokens), 1.0);
         staged->inputs = script_->inputs_of(samples);
         for (std::size_t i = 0; i < training_.losses.size(); ++i) {
             staged->targets.push_back(target_of(i, batch));
@@ -341,6 +341,7 @@ class TorchScriptStudent final : public Student {
         const std::vector<Tensor> outputs = script_->run(batch.inputs, batch.rows);
         const std::vector<std::string>& names = script_->names().outputs;
         TermValues values;
+        values.kd = values.ce = torch::zeros({}, torch::TensorOptions(torch::kDouble).device(device_));
         for (std::size_t i = 0; i < training_.losses.size(); ++i) {
             const LossTerm& term = training_.losses[i];
             const Tensor& target = batch.targets[i];
@@ -359,7 +360,7 @@ class TorchScriptStudent final : public Student {
                 throw script_->failure("the loss " + std::to_string(i) + " of /training/losses failed", error);
             }
             Tensor& part = name_at_teacher(term) ? values.kd : values.ce;
-            part = part.to(device_) + value.detach().to(torch::kDouble);
+            part = part + value.detach().to(torch::kDouble);
             values.loss = values.loss.defined() ? values.loss + value : value;
         }
         return values;

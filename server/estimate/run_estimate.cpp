@@ -76,6 +76,10 @@ std::uint64_t teacher_bytes(const JobSpec& spec, const EstimateInputs& inputs, s
     return bytes;
 }
 
+bool is_on_cpu(const JobSpec& spec) {
+    return !spec.student.device.starts_with("cuda");
+}
+
 /// Micro-batches that train at once.
 std::uint32_t replicas_of(const JobSpec& spec, const EstimateInputs& inputs, std::uint64_t parameters) {
     const TrainingSpec& training = spec.training;
@@ -87,8 +91,7 @@ std::uint32_t replicas_of(const JobSpec& spec, const EstimateInputs& inputs, std
     wish.micro_batches = training.micro_batches_auto ? kMaxReplicas : training.micro_batches;
     wish.parameters = parameters;
     wish.available_bytes = kSaturated;
-    const bool on_cpu = !spec.student.device.starts_with("cuda");
-    return training.replicas_auto ? (on_cpu ? automatic_replicas(wish) : 1)
+    return training.replicas_auto ? (is_on_cpu(spec) ? automatic_replicas(wish) : 1)
                                   : std::min(training.replicas, std::max(1U, wish.micro_batches));
 }
 
@@ -102,9 +105,10 @@ MemoryEstimate memory_of(const JobSpec& spec, const EstimateInputs& inputs, cons
     memory.weights = counts.frozen * element + counts.trained * (kMaster + (bf16 ? 2 : 0));
     memory.gradients = counts.trained * kMaster;
     memory.optimizer = models::optimizer_state_bytes(spec.training, counts.trained, counts.trained_tables);
-    memory.activations = saturating_product(
-        replicas_of(spec, inputs, counts.frozen + counts.trained),
-        models::activation_bytes(inputs.student->decoder, positions, element, spec.training.gradient_checkpointing));
+    memory.activations =
+        saturating_product(replicas_of(spec, inputs, counts.frozen + counts.trained),
+                           models::activation_bytes(inputs.student->decoder, positions, element,
+                                                    spec.training.gradient_checkpointing, is_on_cpu(spec)));
     memory.teacher_buffers = teacher_bytes(spec, inputs, positions);
     memory.runtime = kRuntimeBytes;
     return memory;

@@ -199,7 +199,7 @@ def test_the_steps_are_those_of_pytorch(distilld, folder, dtype, tolerance):
 
 def test_one_hash_for_replicas_and_interruptions(distilld, folder):
     """Micro-batches side by side, one after the other, and from a checkpoint on."""
-    checkpoints = {"/checkpoint": {"every_steps": HALF, "every_secs": 0, "keep": 9}}
+    checkpoints = {"/checkpoint": {"every_steps": HALF, "every_secs": 0, "keep": 9}, "/student/device": "cpu"}
     table = {}
     for name, changes in {
         "replicas-1": {"/training/replicas": 1},
