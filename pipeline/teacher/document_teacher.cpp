@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
-#include "pipeline/async/condition.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/core/row_documents.hpp"
 #include "pipeline/teacher/request_parts.hpp"
+#include "pipeline/teacher/request_slots.hpp"
 
 namespace distilld {
 
@@ -157,62 +157,6 @@ class DocumentDecoder final : public EncodedAnswer::Decoder {
     std::vector<EncodedAnswer> answers_;
 };
 
-/// Slots for requests within ConcurrencyLimits, for a source with several requests per fetch. One executor.
-class RequestSlots {
-  public:
-    RequestSlots(asio::any_io_executor executor, ConcurrencyLimits limits)
-        : limits_(std::move(limits)), changed_(std::move(executor)) {}
-
-    /// Released by its destructor.
-    class Slot {
-      public:
-        Slot(RequestSlots& slots, std::size_t endpoint) : slots_(slots), endpoint_(endpoint) {
-            ++slots_.in_flight_;
-            ++slots_.of(endpoint_);
-        }
-        ~Slot() {
-            --slots_.in_flight_;
-            --slots_.of(endpoint_);
-            slots_.changed_.notify();
-        }
-        Slot(const Slot&) = delete;
-        Slot& operator=(const Slot&) = delete;
-
-      private:
-        RequestSlots& slots_;
-        std::size_t endpoint_;
-    };
-
-    /// Waits for a free slot of the endpoint; make the Slot at once. One request is always allowed.
-    asio::awaitable<void> free(std::size_t endpoint) {
-        while (in_flight_ >= std::max(1U, limits_.all) || of(endpoint) >= limit_of(endpoint)) {
-            co_await changed_.wait();
-        }
-    }
-
-    void set_limits(ConcurrencyLimits limits) {
-        limits_ = std::move(limits);
-        changed_.notify();
-    }
-
-  private:
-    std::uint32_t& of(std::size_t endpoint) {
-        if (endpoint >= of_endpoint_.size()) {
-            of_endpoint_.resize(endpoint + 1, 0);
-        }
-        return of_endpoint_[endpoint];
-    }
-    [[nodiscard]] std::uint32_t limit_of(std::size_t endpoint) const {
-        const bool known = endpoint < limits_.of_endpoint.size();
-        return std::max(1U, known ? limits_.of_endpoint[endpoint] : limits_.all);
-    }
-
-    ConcurrencyLimits limits_;
-    Condition changed_;
-    std::uint32_t in_flight_ = 0;
-    std::vector<std::uint32_t> of_endpoint_;
-};
-
 class DocumentTeacher final : public TeacherSource {
   public:
     DocumentTeacher(std::unique_ptr<TeacherSource> teacher, std::uint32_t sequence_length)
@@ -297,8 +241,7 @@ class DocumentTeacher final : public TeacherSource {
     /// Sends one request when a slot is free. The first failure cancels the others.
     asio::awaitable<void> ask(Asked& asked, TaskGroup& all, std::size_t request,
                               std::shared_ptr<const TokenBatch> batch) {
-        co_await slots_->free(asked.endpoint);
-        const RequestSlots::Slot slot(*slots_, asked.endpoint);
+        const RequestSlots::Slot slot = co_await slots_->take(asked.endpoint);
         const auto left = asked.end - std::chrono::steady_clock::now();
         FetchResult<EncodedAnswer> answer =
             FetchError{FailureKind::timeout, endpoint_name(asked.endpoint) + ": no answer for all documents in time",
