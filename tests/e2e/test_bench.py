@@ -267,6 +267,7 @@ def test_loss_says_what_it_takes(programs, teacher):
     assert report["rows"] == 256 and report["threads"] == 1
     assert report["tokens_per_second"] == pytest.approx(256 / report["ms"] * 1e3)
     assert report["share_of_gemm"] > 0 and report["gemm_gflops"] > 0
+    assert 0 < report["staging_ns_per_position"] < report["ms"] * 1e6
     # The head's gradient in fp32, and the logits of the one chunk.
     held = 4000 * 64 * 4 + 256 * 4000 * (2 if report["dtype"] == "bf16" else 4)
     assert report["peak_mebibytes"] * 2**20 > held
