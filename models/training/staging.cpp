@@ -314,7 +314,7 @@ class Staging {
         const std::size_t value_bytes = k * element_size(teacher.values.type);
 
         std::vector<float> values(k);
-        std::vector<std::int64_t> seen(static_cast<std::size_t>(options_.vocabulary_size), -1);
+        std::vector<bool> seen(static_cast<std::size_t>(options_.vocabulary_size));  // few enough bytes for the caches
         for (std::size_t i = 0; i < positions_.size(); ++i) {
             const auto position = static_cast<std::size_t>(positions_[i]);
             read_ids(teacher.ids.type, teacher.ids.bytes.data() + position * id_bytes, k, id_out + i * k);
@@ -326,12 +326,15 @@ class Staging {
                                ", which is outside the student's vocabulary of " +
                                std::to_string(options_.vocabulary_size));
                 }
-                if (seen[static_cast<std::size_t>(id)] == positions_[i]) {
+                if (seen[static_cast<std::size_t>(id)]) {
                     refuse(ErrorKind::teacher, tokens_.number,
                            "the teacher named token " + std::to_string(id) + " twice at position " +
                                std::to_string(position));
                 }
-                seen[static_cast<std::size_t>(id)] = positions_[i];
+                seen[static_cast<std::size_t>(id)] = true;
+            }
+            for (std::size_t j = 0; j < k; ++j) {
+                seen[static_cast<std::size_t>(id_out[i * k + j])] = false;
             }
             read_floats(teacher.values.type, teacher.values.bytes.data() + position * value_bytes, k, values.data());
             float log_tail = kUnknownTail;
