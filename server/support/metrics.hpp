@@ -3,8 +3,11 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -48,33 +51,71 @@ class Histogram {
 
 using LabelValues = std::vector<std::string>;
 
+template <class Number>
+concept MetricNumber = std::is_arithmetic_v<Number>;
+
 /// One line of a metric, or one set of buckets of a histogram.
 struct MetricSample {
+    MetricSample(LabelValues labels_in, std::variant<double, Histogram> value_in)
+        : labels(std::move(labels_in)), value(std::move(value_in)) {}
+    MetricSample(LabelValues labels_in, MetricNumber auto number)
+        : labels(std::move(labels_in)), value(static_cast<double>(number)) {}
+
     LabelValues labels;  ///< one per label of the row, in its order
     std::variant<double, Histogram> value;
 };
 
+/// A map from label values, or from the value of the only label, to numbers or histograms, as samples.
+template <class Map>
+[[nodiscard]] std::vector<MetricSample> samples_of(const Map& values) {
+    std::vector<MetricSample> samples;
+    for (const auto& [labels, value] : values) {
+        samples.emplace_back(LabelValues{labels}, value);
+    }
+    return samples;
+}
+
 /// The result of a row: one number, or one sample per set of labels. A metric without samples is omitted.
 class MetricSamples {
   public:
-    // Implicit: the row of a plain number is a function that returns the number.
-    MetricSamples(double value) : samples_{{{}, value}} {}
+    MetricSamples() = default;
+    // Implicit: a row reads a plain number, histogram or map by a function that returns it, or by its member.
+    MetricSamples(MetricNumber auto number) : samples_{{{}, number}} {}
     MetricSamples(Histogram value) : samples_{{{}, std::move(value)}} {}
+    template <class Labels, class Value>
+    MetricSamples(const std::map<Labels, Value>& values) : samples_(samples_of(values)) {}
     MetricSamples(std::vector<MetricSample> samples) : samples_(std::move(samples)) {}
+    template <class Value>
+    MetricSamples(std::optional<Value> value)
+        : samples_(value ? MetricSamples(*std::move(value)).samples_ : Samples()) {}
 
     [[nodiscard]] std::vector<MetricSample> take() && { return std::move(samples_); }
 
   private:
-    std::vector<MetricSample> samples_;
+    using Samples = std::vector<MetricSample>;
+    Samples samples_;
 };
 
 template <class Source>
 struct MetricRow {
+    using Read = std::function<MetricSamples(const Source&)>;
+
+    MetricRow(std::string name_in, std::string help_in, MetricType type_in, std::vector<std::string> labels_in,
+              Read read_in)
+        : name(std::move(name_in)),
+          help(std::move(help_in)),
+          type(type_in),
+          labels(std::move(labels_in)),
+          read(std::move(read_in)) {}
+    /// Without labels.
+    MetricRow(std::string name_in, std::string help_in, MetricType type_in, Read read_in)
+        : MetricRow(std::move(name_in), std::move(help_in), type_in, {}, std::move(read_in)) {}
+
     std::string name;  ///< base units, plural, `_total` on counters
     std::string help;
-    MetricType type = MetricType::gauge;
+    MetricType type;
     std::vector<std::string> labels;
-    std::function<MetricSamples(const Source&)> read;
+    Read read;
 };
 
 /// A metric with its values.
@@ -97,16 +138,6 @@ void read_rows(const std::vector<MetricRow<Source>>& rows, const Source& source,
     for (const auto& row : rows) {
         readings.push_back(reading_of(row, row.read(source).take()));
     }
-}
-
-/// A map from label values to numbers or histograms, as samples.
-template <class Map>
-[[nodiscard]] std::vector<MetricSample> samples_of(const Map& values) {
-    std::vector<MetricSample> samples;
-    for (const auto& [labels, value] : values) {
-        samples.push_back({labels, value});
-    }
-    return samples;
 }
 
 /// Writes the text exposition format 0.0.4.

@@ -80,28 +80,14 @@ ProcessUsage read_process_usage() {
 }
 
 std::vector<MetricRow<ProcessUsage>> process_metric_rows() {
+    using Row = MetricRow<ProcessUsage>;
     using enum MetricType;
     return {
-        {"process_resident_memory_bytes",
-         "Resident memory of the service.",
-         gauge,
-         {},
-         [](const ProcessUsage& usage) { return usage.resident_bytes; }},
-        {"process_cpu_seconds_total",
-         "User and system time of the service.",
-         counter,
-         {},
-         [](const ProcessUsage& usage) { return usage.cpu_seconds; }},
-        {"process_start_time_seconds",
-         "Unix time at which the service started.",
-         gauge,
-         {},
-         [](const ProcessUsage& usage) { return usage.start_time_seconds; }},
-        {"process_open_fds",
-         "Open file descriptors of the service.",
-         gauge,
-         {},
-         [](const ProcessUsage& usage) { return usage.open_files; }},
+        Row("process_resident_memory_bytes", "Resident memory of the service.", gauge, &ProcessUsage::resident_bytes),
+        Row("process_cpu_seconds_total", "User and system time of the service.", counter, &ProcessUsage::cpu_seconds),
+        Row("process_start_time_seconds", "Unix time at which the service started.", gauge,
+            &ProcessUsage::start_time_seconds),
+        Row("process_open_fds", "Open file descriptors of the service.", gauge, &ProcessUsage::open_files),
     };
 }
 

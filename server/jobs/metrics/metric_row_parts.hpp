@@ -14,11 +14,6 @@ namespace distilld {
 [[nodiscard]] std::vector<MetricRow<JobRun>> store_metric_rows();
 [[nodiscard]] std::vector<MetricRow<JobRun>> worker_metric_rows();
 
-template <class Number>
-[[nodiscard]] double metric_number(Number value) {
-    return static_cast<double>(value);
-}
-
 /// The histogram of these counts; nullopt when there are none yet, or when the bounds differ.
 [[nodiscard]] inline std::optional<Histogram> histogram_of(const DurationCounts& seconds) {
     if (seconds.counts.size() != kRunDurationBounds.size() + 1 || !std::isfinite(seconds.sum_seconds)) {
