@@ -2,13 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "base/error.hpp"
+#include "server/support/sqlite.hpp"
 
 namespace distilld::openai {
 
@@ -39,20 +38,27 @@ struct FilePage {
 /// Database errors are thrown as ErrorException (io) that names the file.
 class FileCatalogue {
   public:
-    virtual ~FileCatalogue() = default;
-    virtual void add(const UploadedFile& file) = 0;
-    [[nodiscard]] virtual std::optional<UploadedFile> get(const std::string& id) = 0;
-    [[nodiscard]] virtual FilePage list(const FileQuery& query) = 0;
-    /// The sum over all files.
-    [[nodiscard]] virtual std::uint64_t bytes() = 0;
-    /// An unfinished job, according to the database and except for `ended`, that uses the file.
-    [[nodiscard]] virtual std::optional<std::string> user_of(const std::string& id,
-                                                             const std::set<std::string>& ended) = 0;
-    /// False: there is no such file.
-    virtual bool remove(const std::string& id) = 0;
-};
+    /// `database`: file of the job store, which must exist. Creates its own table there if it is missing.
+    explicit FileCatalogue(const std::filesystem::path& database);
 
-/// `database`: file of the job store, which must exist. Creates its own table there if it is missing.
-[[nodiscard]] Result<std::unique_ptr<FileCatalogue>> open_file_catalogue(const std::filesystem::path& database);
+    void add(const UploadedFile& file);
+    [[nodiscard]] std::optional<UploadedFile> get(const std::string& id);
+    [[nodiscard]] FilePage list(const FileQuery& query);
+    /// The sum over all files.
+    [[nodiscard]] std::uint64_t bytes();
+    /// An unfinished job, according to the database and except for `ended`, that uses the file.
+    [[nodiscard]] std::optional<std::string> user_of(const std::string& id, const std::set<std::string>& ended);
+    /// Does nothing if there is no such file.
+    void remove(const std::string& id);
+
+  private:
+    sqlite::Database database_;  // before the statements, which are destroyed first
+    sqlite::Statement insert_;
+    sqlite::Statement get_;
+    sqlite::Statement ascending_;
+    sqlite::Statement descending_;
+    sqlite::Statement user_;
+    sqlite::Statement remove_;
+};
 
 }  // namespace distilld::openai

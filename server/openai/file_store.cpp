@@ -54,17 +54,8 @@ class FileContent final : public http::BodyStream {
 
 Result<std::shared_ptr<FileStore>> FileStore::open(const std::filesystem::path& database,
                                                    const std::filesystem::path& folder, std::uint64_t space) {
-    auto catalogue = open_file_catalogue(database);
-    if (!catalogue) {
-        return catalogue.error();
-    }
-    std::error_code ec;
-    std::filesystem::create_directories(folder, ec);
-    if (ec) {
-        return io_error(folder.string() + ": " + ec.message());
-    }
     try {
-        auto store = std::make_shared<FileStore>(*std::move(catalogue), folder, space);
+        auto store = std::make_shared<FileStore>(database, folder, space);
         if (const auto cleaned = store->clean(); !cleaned) {
             return cleaned.error();
         }
@@ -74,17 +65,21 @@ Result<std::shared_ptr<FileStore>> FileStore::open(const std::filesystem::path& 
     }
 }
 
-FileStore::FileStore(std::unique_ptr<FileCatalogue> catalogue, std::filesystem::path folder, std::uint64_t space)
+FileStore::FileStore(const std::filesystem::path& database, std::filesystem::path folder, std::uint64_t space)
     : folder_(std::move(folder)),
-      catalogue_(std::move(catalogue)),
-      space_(std::make_shared<UploadSpace>(space, catalogue_->bytes())) {}
+      catalogue_(database),
+      space_(std::make_shared<UploadSpace>(space, catalogue_.bytes())) {}
 
 Result<void> FileStore::clean() {
     std::error_code ec;
+    std::filesystem::create_directories(folder_, ec);
+    if (ec) {
+        return io_error(folder_.string() + ": " + ec.message());
+    }
     for (auto entry = std::filesystem::directory_iterator(folder_, ec);
          !ec && entry != std::filesystem::directory_iterator(); entry.increment(ec)) {
         const auto id = entry->path().filename().string();
-        if (!id.starts_with("file-") || catalogue_->get(id)) {
+        if (!id.starts_with("file-") || catalogue_.get(id)) {
             continue;
         }
         log::info("files", entry->path().string() + " is not a complete file: removed");
@@ -104,32 +99,32 @@ std::shared_ptr<FileUpload> FileStore::begin_upload(const std::string& boundary)
 
 asio::awaitable<void> FileStore::add(std::shared_ptr<FileUpload> upload, UploadedFile file) {
     return run_on(thread_.get_executor(), [this, upload = std::move(upload), file = std::move(file)] {
-        catalogue_->add(file);
+        catalogue_.add(file);
         upload->keep();
     });
 }
 
 asio::awaitable<std::optional<UploadedFile>> FileStore::get(std::string id) {
-    return run_on(thread_.get_executor(), [this, id = std::move(id)] { return catalogue_->get(id); });
+    return run_on(thread_.get_executor(), [this, id = std::move(id)] { return catalogue_.get(id); });
 }
 
 asio::awaitable<FilePage> FileStore::list(FileQuery query) {
-    return run_on(thread_.get_executor(), [this, query = std::move(query)] { return catalogue_->list(query); });
+    return run_on(thread_.get_executor(), [this, query = std::move(query)] { return catalogue_.list(query); });
 }
 
 asio::awaitable<FileRemoval> FileStore::remove(std::string id, std::set<std::string> ended) {
     return run_on(thread_.get_executor(), [this, id = std::move(id), ended = std::move(ended)] {
         FileRemoval removal;
-        const auto file = catalogue_->get(id);
+        const auto file = catalogue_.get(id);
         if (!file) {
             return removal;
         }
-        if (auto user = catalogue_->user_of(id, ended)) {
+        if (auto user = catalogue_.user_of(id, ended)) {
             removal.kind = FileRemoval::Kind::in_use;
             removal.job_id = *std::move(user);
             return removal;
         }
-        catalogue_->remove(id);
+        catalogue_.remove(id);
         removal.kind = FileRemoval::Kind::removed;
         std::error_code failed;
         std::filesystem::remove_all(folder_ / id, failed);

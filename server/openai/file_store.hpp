@@ -34,12 +34,13 @@ struct FileRemoval {
 /// the database and of the disk are thrown as ErrorException.
 class FileStore {
   public:
-    /// `database`: see open_file_catalogue(). `folder` is created; remains of interrupted uploads in it are removed.
+    /// `database`: see FileCatalogue. `folder` is created; remains of interrupted uploads in it are removed.
     /// `space`: maximum bytes of all files together.
     static Result<std::shared_ptr<FileStore>> open(const std::filesystem::path& database,
                                                    const std::filesystem::path& folder, std::uint64_t space);
 
-    FileStore(std::unique_ptr<FileCatalogue> catalogue, std::filesystem::path folder, std::uint64_t space);
+    /// Use open().
+    FileStore(const std::filesystem::path& database, std::filesystem::path folder, std::uint64_t space);
 
     [[nodiscard]] std::shared_ptr<FileUpload> begin_upload(const std::string& boundary) const;
     /// Publishes a finished upload.
@@ -66,7 +67,7 @@ class FileStore {
     Result<void> clean();
 
     const std::filesystem::path folder_;
-    std::unique_ptr<FileCatalogue> catalogue_;  ///< used on thread_
+    FileCatalogue catalogue_;  ///< used on thread_
     const std::shared_ptr<UploadSpace> space_;
     boost::asio::thread_pool thread_{1};  ///< for the catalogue
     std::shared_ptr<boost::asio::thread_pool> disk_ = std::make_shared<boost::asio::thread_pool>(2);

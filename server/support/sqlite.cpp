@@ -8,9 +8,14 @@
 
 namespace distilld::sqlite {
 
-Statement::Statement(Database& database, const char* sql) : database_(database) {
+ResetGuard::~ResetGuard() {
+    statement_.reset();
+}
+
+Statement::Statement(Database& database, const std::string& sql) : database_(database) {
     sqlite3_stmt* statement = nullptr;
-    if (sqlite3_prepare_v3(database.handle(), sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr) != SQLITE_OK) {
+    if (sqlite3_prepare_v3(database.handle(), sql.c_str(), -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr) !=
+        SQLITE_OK) {
         database.fail("cannot prepare a statement");
     }
     statement_.reset(statement);
@@ -57,9 +62,8 @@ bool Statement::step() {
     database_.fail("cannot run a statement");
 }
 
-void Statement::run() {
-    const ResetGuard guard(*this);
-    step();
+int Statement::changes() const {
+    return sqlite3_changes(database_.handle());
 }
 
 void Statement::reset() {
@@ -103,13 +107,13 @@ Database::Database(const std::filesystem::path& file, const char* tables) : file
     execute(tables);
 }
 
-void Database::execute(const char* sql) {
-    if (sqlite3_exec(handle_.get(), sql, nullptr, nullptr, nullptr) != SQLITE_OK) {
+void Database::execute(const std::string& sql) {
+    if (sqlite3_exec(handle_.get(), sql.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK) {
         fail("cannot run a statement");
     }
 }
 
-std::int64_t Database::query_integer(const char* sql) {
+std::int64_t Database::query_integer(const std::string& sql) {
     Statement statement(*this, sql);
     return statement.step() ? statement.integer(0) : 0;
 }

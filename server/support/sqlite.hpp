@@ -3,6 +3,7 @@
 #include <sqlite3.h>
 #include <sys/types.h>
 
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -18,30 +19,59 @@ namespace distilld::sqlite {
 
 class Database;
 
+class Statement;
+
+/// Resets a reused statement at the end of the scope, so that it holds no read lock.
+class ResetGuard {
+  public:
+    explicit ResetGuard(Statement& statement) : statement_(statement) {}
+    ~ResetGuard();
+    ResetGuard(const ResetGuard&) = delete;
+    ResetGuard& operator=(const ResetGuard&) = delete;
+
+  private:
+    Statement& statement_;
+};
+
 /// A prepared statement. Parameters count from 1, columns from 0.
 class Statement {
   public:
-    Statement(Database& database, const char* sql);
+    Statement(Database& database, const std::string& sql);
 
     void bind(int index, std::string_view text);
     void bind(int index, std::int64_t number);
     void bind(int index, double number);  ///< NaN binds NULL
     void bind_null(int index);
+    void bind(int index, std::integral auto number) { bind(index, static_cast<std::int64_t>(number)); }
     /// nullopt binds NULL.
     template <class T>
     void bind(int index, const std::optional<T>& value) {
-        using Stored = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
         if (value) {
-            bind(index, static_cast<Stored>(*value));
+            bind(index, *value);
         } else {
             bind_null(index);
         }
     }
 
+    /// Binds the first parameters.
+    void bind_all(const auto&... values) {
+        int index = 0;
+        (bind(++index, values), ...);
+    }
+    /// For a query: binds the first parameters; step() then gives the rows, until the guard's end.
+    [[nodiscard]] ResetGuard query(const auto&... values) {
+        bind_all(values...);
+        return ResetGuard(*this);
+    }
+    /// For a statement without rows: binds the first parameters, and returns how many rows it changed.
+    int run(const auto&... values) {
+        const ResetGuard guard = query(values...);
+        step();
+        return changes();
+    }
+
     /// True: a row is available. False: done.
     bool step();
-    /// step() for a statement without rows, then reset().
-    void run();
     void reset();
 
     [[nodiscard]] std::string text(int column) const;  ///< valid UTF-8, whatever the file holds
@@ -65,20 +95,10 @@ class Statement {
     struct Finalize {
         void operator()(sqlite3_stmt* statement) const noexcept { sqlite3_finalize(statement); }
     };
+    [[nodiscard]] int changes() const;
+
     Database& database_;
     std::unique_ptr<sqlite3_stmt, Finalize> statement_;
-};
-
-/// Resets a reused statement at the end of the scope, so that it holds no read lock.
-class ResetGuard {
-  public:
-    explicit ResetGuard(Statement& statement) : statement_(statement) {}
-    ~ResetGuard() { statement_.reset(); }
-    ResetGuard(const ResetGuard&) = delete;
-    ResetGuard& operator=(const ResetGuard&) = delete;
-
-  private:
-    Statement& statement_;
 };
 
 /// One connection, for one thread.
@@ -86,8 +106,8 @@ class Database {
   public:
     /// `tables`: statements that are run first (CREATE TABLE IF NOT EXISTS …).
     explicit Database(const std::filesystem::path& file, const char* tables = "");
-    void execute(const char* sql);
-    [[nodiscard]] std::int64_t query_integer(const char* sql);
+    void execute(const std::string& sql);
+    [[nodiscard]] std::int64_t query_integer(const std::string& sql);
     /// Throws "FILE: what: SQLite's message".
     [[noreturn]] void fail(const std::string& what) const;
     /// Throws "FILE: what".

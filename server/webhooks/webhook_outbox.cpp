@@ -43,17 +43,14 @@ class SqliteWebhookOutbox final : public WebhookOutbox {
         database_.execute("DELETE FROM webhook_receivers");
         sqlite::Statement insert(database_, "INSERT OR IGNORE INTO webhook_receivers (url) VALUES (?1)");
         for (const auto& url : urls) {
-            insert.bind(1, url);
-            insert.run();
+            insert.run(url);
         }
         database_.execute("DELETE FROM webhook_events WHERE url NOT IN (SELECT url FROM webhook_receivers)");
         transaction.commit();
     }
 
     std::optional<WebhookEvent> due(const std::string& url, double now) override {
-        const sqlite::ResetGuard guard(due_);
-        due_.bind(1, url);
-        due_.bind(2, now);
+        const auto guard = due_.query(url, now);
         if (!due_.step()) {
             return std::nullopt;
         }
@@ -68,23 +65,13 @@ class SqliteWebhookOutbox final : public WebhookOutbox {
         return event;
     }
 
-    void set_body(std::int64_t number, const std::string& body) override {
-        body_.bind(1, number);
-        body_.bind(2, body);
-        body_.run();
-    }
+    void set_body(std::int64_t number, const std::string& body) override { body_.run(number, body); }
 
     void try_again(std::int64_t number, std::uint32_t attempts, double at) override {
-        again_.bind(1, number);
-        again_.bind(2, std::int64_t{attempts});
-        again_.bind(3, at);
-        again_.run();
+        again_.run(number, attempts, at);
     }
 
-    void remove(std::int64_t number) override {
-        remove_.bind(1, number);
-        remove_.run();
-    }
+    void remove(std::int64_t number) override { remove_.run(number); }
 
   private:
     sqlite::Database database_;  // before the statements, which are destroyed first

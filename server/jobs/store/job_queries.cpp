@@ -38,10 +38,7 @@ api::JobCheckpoint checkpoint_of(const sqlite::Statement& row) {
 EventPage page_of(sqlite::Statement& statement, std::string_view id, std::uint64_t sequence, std::uint32_t limit) {
     constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     EventPage page;
-    const sqlite::ResetGuard guard(statement);
-    statement.bind(1, id);
-    statement.bind(2, static_cast<std::int64_t>(std::min(sequence, kMax)));
-    statement.bind(3, std::int64_t{limit} + 1);
+    const auto guard = statement.query(id, std::min(sequence, kMax), std::int64_t{limit} + 1);
     while (statement.step()) {
         if (page.events.size() == limit) {
             page.has_more = true;
@@ -54,8 +51,8 @@ EventPage page_of(sqlite::Statement& statement, std::string_view id, std::uint64
 
 }  // namespace
 
-sqlite::Statement select_jobs(sqlite::Database& database, const char* tail) {
-    return {database, (select_jobs_text() + tail).c_str()};
+sqlite::Statement select_jobs(sqlite::Database& database, const std::string& tail) {
+    return {database, select_jobs_text() + tail};
 }
 
 JobQueries::JobQueries(sqlite::Database& database)
@@ -90,26 +87,21 @@ JobQueries::JobQueries(sqlite::Database& database)
                     "ORDER BY sequence") {}
 
 std::optional<StoredJob> JobQueries::get(std::string_view id) {
-    get_.bind(1, id);
+    get_.bind_all(id);
     return one(get_);
 }
 
 JobPage JobQueries::list(const JobQuery& query) {
     JobPage page;
-    auto& statement = list_;
-    const sqlite::ResetGuard guard(statement);
-    statement.bind(1, query.after);
-    statement.bind(2, query.state ? api::to_string(*query.state) : "");
-    statement.bind(3, std::int64_t{query.limit} + 1);
-    statement.bind(4, query.name);
-    statement.bind(5, metadata_text(query.metadata));
-    statement.bind(6, query.id_prefix);
-    while (statement.step()) {
+    const std::string_view state = query.state ? api::to_string(*query.state) : "";
+    const auto guard = list_.query(query.after, state, std::int64_t{query.limit} + 1, query.name,
+                                   metadata_text(query.metadata), query.id_prefix);
+    while (list_.step()) {
         if (page.jobs.size() == query.limit) {
             page.has_more = true;
             break;
         }
-        page.jobs.push_back(whole(statement));
+        page.jobs.push_back(whole(list_));
         if (query.with_specs) {
             add_specs(page.jobs.back().job);
         }
@@ -126,8 +118,7 @@ EventPage JobQueries::events_before(std::string_view id, std::uint64_t before, s
 }
 
 void JobQueries::measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) {
-    const sqlite::ResetGuard guard(measurements_);
-    measurements_.bind(1, id);
+    const auto guard = measurements_.query(id);
     while (measurements_.step()) {
         take(event_of(measurements_));
     }
@@ -135,8 +126,7 @@ void JobQueries::measurements(std::string_view id, const std::function<void(cons
 
 std::vector<api::JobCheckpoint> JobQueries::checkpoints(std::string_view id) {
     std::vector<api::JobCheckpoint> all;
-    const sqlite::ResetGuard guard(checkpoints_);
-    checkpoints_.bind(1, id);
+    const auto guard = checkpoints_.query(id);
     while (checkpoints_.step()) {
         all.push_back(checkpoint_of(checkpoints_));
     }
@@ -154,8 +144,7 @@ std::optional<StoredJob> JobQueries::one(sqlite::Statement& statement) {
 }
 
 void JobQueries::add_specs(api::Job& job) {
-    const sqlite::ResetGuard guard(specs_);
-    specs_.bind(1, job.id);
+    const auto guard = specs_.query(job.id);
     if (specs_.step()) {
         job.spec_json = specs_.text(0);
         job.resolved_spec_json = specs_.text(1);
@@ -165,9 +154,7 @@ void JobQueries::add_specs(api::Job& job) {
 
 StoredJob JobQueries::whole(const sqlite::Statement& row) {
     auto stored = job_of(row);
-    const sqlite::ResetGuard guard(newest_checkpoints_);
-    newest_checkpoints_.bind(1, stored.job.id);
-    newest_checkpoints_.bind(2, std::int64_t{api::Job::kMaxShown});
+    const auto guard = newest_checkpoints_.query(stored.job.id, api::Job::kMaxShown);
     while (newest_checkpoints_.step()) {
         stored.job.checkpoints.push_back(checkpoint_of(newest_checkpoints_));
         stored.job.checkpoints_total = static_cast<std::uint64_t>(newest_checkpoints_.integer(5));

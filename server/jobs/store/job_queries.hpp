@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "server/jobs/store/job_store.hpp"
@@ -42,6 +43,6 @@ class JobQueries {
 };
 
 /// "SELECT … FROM jobs …" with the given tail.
-[[nodiscard]] sqlite::Statement select_jobs(sqlite::Database& database, const char* tail);
+[[nodiscard]] sqlite::Statement select_jobs(sqlite::Database& database, const std::string& tail);
 
 }  // namespace distilld

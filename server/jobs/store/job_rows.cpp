@@ -52,21 +52,14 @@ struct Cell {
     }
 };
 
-void put(Statement& statement, int index, const std::string& value) {
+void put(Statement& statement, int index, const auto& value) {
     statement.bind(index, value);
 }
 void put(Statement& statement, int index, const Metadata& value) {
     statement.bind(index, metadata_text(value));
 }
-void put(Statement& statement, int index, std::integral auto value) {
-    statement.bind(index, static_cast<std::int64_t>(value));
-}
-void put(Statement& statement, int index, NamedEnum auto value) {
+void put(Statement& statement, int index, const NamedEnum auto& value) {
     statement.bind(index, to_string(value));
-}
-template <class T>
-void put(Statement& statement, int index, const std::optional<T>& value) {
-    statement.bind(index, value);
 }
 
 void get(const Cell& cell, std::string& value) {

@@ -89,8 +89,8 @@ void create_job_tables(sqlite::Database& database) {
     }
     sqlite::Transaction transaction(database);
     database.execute(kTables);
-    database.execute(("PRAGMA application_id = " + std::to_string(kApplicationId)).c_str());
-    database.execute(("PRAGMA user_version = " + std::to_string(kVersion)).c_str());
+    database.execute("PRAGMA application_id = " + std::to_string(kApplicationId));
+    database.execute("PRAGMA user_version = " + std::to_string(kVersion));
     transaction.commit();
 }
 
