@@ -87,7 +87,7 @@ std::string help_of(const Setting& setting) {
 }
 
 void add_flag(CLI::App& serve, const Setting& setting, ServeFlags::Given& given) {
-    const auto name = std::string(setting.flag);
+    const auto name = flag_name(setting);
     const auto shape = setting.kind->shape();
     CLI::Option* option = nullptr;
     if (shape == api::FieldShape::boolean) {
@@ -117,11 +117,9 @@ void add_serve_options(CLI::App& serve, ServeFlags& flags) {
                    "print the effective settings as such a file, with the source of each, and exit");
     for (const auto& section : settings_table().sections) {
         for (const auto& setting : section.settings) {
-            if (!setting.flag.empty()) {
-                auto& given = flags.settings.emplace_back();
-                given.name = dotted_name(section, setting);
-                add_flag(serve, setting, given);
-            }
+            auto& given = flags.settings.emplace_back();
+            given.name = dotted_name(section, setting);
+            add_flag(serve, setting, given);
         }
     }
 }

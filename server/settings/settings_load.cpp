@@ -65,7 +65,7 @@ class Loader {
             const auto given = input_.flags.find(dotted_name(section, setting));
             if (given != input_.flags.end()) {
                 take(given->first, setting, value_of(setting, given->second), input_.working_directory,
-                     {SettingSource::Kind::flag, std::string(setting.flag)});
+                     {SettingSource::Kind::flag, flag_name(setting)});
             }
         });
         if (wrong_.violations.empty()) {

@@ -21,12 +21,8 @@ std::string default_text(const Setting& setting) {
 
 std::string line_of(const Setting& setting, const EffectiveSettings& effective, const SettingSource& source) {
     const auto name = std::string(setting.name) + " = ";
-    const bool standard = source.kind == SettingSource::Kind::standard;
-    if (!setting.required.empty() && standard) {
+    if (!setting.required.empty() && source.kind == SettingSource::Kind::standard) {
         return "# " + name + "…  # not given\n";
-    }
-    if (setting.secret && !standard) {
-        return "# " + name + "…  # not shown; " + to_text(source) + "\n";
     }
     return name + toml_value(setting, effective.settings) + "  # " + to_text(source) + "\n";
 }
@@ -40,8 +36,7 @@ std::string table_of(const SettingsSection& section) {
                             ? std::string()
                             : "; also `" + std::string(setting.older_variable) + "` of the environment";
         text += "| `" + dotted_name(section, setting) + "` | " + setting.kind->plain_values() + " | " +
-                (word ? initial : "`" + initial + "`") + " | " +
-                (setting.flag.empty() ? "none" : "`" + std::string(setting.flag) + "`") + " | " +
+                (word ? initial : "`" + initial + "`") + " | `" + flag_name(setting) + "` | " +
                 std::string(setting.help) + variable + " |\n";
     }
     return text;

@@ -8,7 +8,7 @@
 namespace distilld {
 
 /// The settings as a TOML file with comments: meaning, values and source of each. load_settings() restores the same
-/// settings from it, except for secrets, which are only marked as set.
+/// settings from it.
 [[nodiscard]] std::string settings_toml(const EffectiveSettings& effective);
 
 /// docs/settings.md with its tables regenerated. They are between the lines "<!-- settings of jobs -->" and "<!-- end

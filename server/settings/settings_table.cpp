@@ -26,6 +26,12 @@ std::string dotted_name(const SettingsSection& section, const Setting& setting) 
     return std::string(section.name) + "." + std::string(setting.name);
 }
 
+std::string flag_name(const Setting& setting) {
+    auto name = setting.flag.empty() ? "--" + std::string(setting.name) : std::string(setting.flag);
+    std::ranges::replace(name, '_', '-');
+    return name;
+}
+
 std::string variable_name(const SettingsSection& section, const Setting& setting) {
     std::string name = "DISTILLD_" + std::string(section.name) + "_" + std::string(setting.name);
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
@@ -33,16 +39,10 @@ std::string variable_name(const SettingsSection& section, const Setting& setting
 }
 
 std::string ways_to_give(const SettingsSection& section, const Setting& setting) {
-    std::string ways;
-    if (!setting.flag.empty()) {
-        ways = std::string(setting.flag);
-        if (setting.kind->shape() != api::FieldShape::boolean) {
-            ways += " " + setting.kind->type_name();
-        }
-        ways += ", ";
-    }
-    return ways + variable_name(section, setting) + ", or " + std::string(setting.name) + " in [" +
-           std::string(section.name) + "] of the file of --config";
+    const bool takes_word = setting.kind->shape() != api::FieldShape::boolean;
+    return flag_name(setting) + (takes_word ? " " + setting.kind->type_name() : "") + ", " +
+           variable_name(section, setting) + ", or " + std::string(setting.name) + " in [" + std::string(section.name) +
+           "] of the file of --config";
 }
 
 std::vector<std::string> read_setting(const Setting& setting, const boost::json::value& value,
@@ -82,7 +82,6 @@ SettingsSection teacher_section() {
                 {.name = "key_root",
                  .kind = api::make_path(&TeacherSettings::key_root, api::PathUse::reads, "folder", true),
                  .help = "folder below which specs may name files of teachers' keys (teacher.api_key_file)",
-                 .flag = "--key-root",
                  .older_variable = "DISTILLD_KEYS_DIR"},
             }};
 }

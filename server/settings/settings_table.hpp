@@ -33,10 +33,9 @@ struct Setting {
     std::string_view name;                 ///< "slots"; in the file under its section
     SettingKind kind;                      ///< member, values, range; the default is the member's
     std::string_view help;                 ///< one line
-    std::string_view flag;                 ///< "--slots"; empty = none
+    std::string_view flag = {};            ///< if it is not "--" and the name with dashes
     std::string_view required = {};        ///< what must be given; empty = optional
     std::string_view older_variable = {};  ///< environment variable that is used if the section's own is not set
-    bool secret = false;                   ///< never printed
 };
 
 /// A conflict between settings that are each valid.
@@ -64,6 +63,8 @@ struct SettingsTable {
 
 /// "jobs.slots"
 [[nodiscard]] std::string dotted_name(const SettingsSection& section, const Setting& setting);
+/// "--slots"
+[[nodiscard]] std::string flag_name(const Setting& setting);
 /// "DISTILLD_JOBS_SLOTS"
 [[nodiscard]] std::string variable_name(const SettingsSection& section, const Setting& setting);
 /// How a setting is given: "--slots N, DISTILLD_JOBS_SLOTS, or slots in [jobs] of the file".
