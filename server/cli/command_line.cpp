@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <span>
 #include <sstream>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "api/kinds/text_checks.hpp"
 #include "api/named_paths.hpp"
@@ -290,6 +292,39 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     if (const auto unknown = unknown_command(app, arguments)) {
         return usage_error(*unknown);
     }
+    ParsedLine line;
+    const auto take_run = [&line](const Result<RunCommand>& made) {
+        if (made) {
+            line.command = *made;
+        } else {
+            line = usage_error(made.error().message);
+        }
+    };
+    const std::pair<const char*, std::function<void()>> takers[] = {
+        {"serve", [&] { line = serve_line(serve); }},
+        {"run", [&] { take_run(run_command(run, spec_flags)); }},
+        {"generate", [&] { take_run(generate_command(generate)); }},
+        {"teacher", [&] { line.command = teacher; }},
+        {"jobs",
+         [&] {
+             take_environment(jobs.connection);
+             line.command = jobs;
+         }},
+        {"keys", [&] { line.command = keys; }},
+        {"store", [&] { line.command = store; }},
+        {"spec", [&] { line.command = spec; }},
+        {"tokenize", [&] { line.command = tokenize; }},
+        {"healthcheck",
+         [&] {
+             take_environment(healthcheck.connection);
+             line.command = healthcheck;
+         }},
+        {"completion", [&] { line.out = completion_script(app.get_name(), shell); }},
+        {"man", [&] { line.out = man_page(command_tree(app), kVersion, manual_sections()); }},
+    };
+    for (const auto& [name, take] : takers) {
+        app.get_subcommand(name)->callback(take);
+    }
     try {
         app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // as CLI11 takes a vector
     } catch (const CLI::ParseError& error) {
@@ -299,55 +334,6 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
         std::ostringstream out;
         app.exit(error, out, out);
         return ParsedLine{std::nullopt, kDone, out.str(), ""};
-    }
-
-    ParsedLine line;
-    if (app.got_subcommand("serve")) {
-        return serve_line(serve);
-    }
-    if (app.got_subcommand("teacher")) {
-        line.command = teacher;
-    }
-    if (app.got_subcommand("jobs")) {
-        take_environment(jobs.connection);
-        line.command = jobs;
-    }
-    if (app.got_subcommand("keys")) {
-        line.command = keys;
-    }
-    if (app.got_subcommand("store")) {
-        line.command = store;
-    }
-    if (app.got_subcommand("spec")) {
-        line.command = spec;
-    }
-    if (app.got_subcommand("tokenize")) {
-        line.command = tokenize;
-    }
-    if (app.got_subcommand("healthcheck")) {
-        take_environment(healthcheck.connection);
-        line.command = healthcheck;
-    }
-    if (app.got_subcommand("completion")) {
-        line.out = completion_script(app.get_name(), shell);
-    }
-    if (app.got_subcommand("man")) {
-        line.out = man_page(command_tree(app), kVersion, manual_sections());
-    }
-    if (app.got_subcommand("generate")) {
-        auto made = generate_command(generate);
-        if (!made) {
-            return usage_error(made.error().message);
-        }
-        line.command = std::move(*made);
-    }
-    if (app.got_subcommand("run")) {
-        auto overrides = overrides_of(spec_flags);
-        if (!overrides) {
-            return usage_error(overrides.error().message);
-        }
-        run.overrides = std::move(*overrides);
-        line.command = run;
     }
     return line;
 }

@@ -222,11 +222,12 @@ Result<RunCommand> generate_command(const GenerateFlags& flags) {
     return run;
 }
 
-Result<std::vector<api::Override>> overrides_of(const SpecFlags& flags) {
+Result<RunCommand> run_command(RunCommand run, const SpecFlags& flags) {
     auto overrides = parse_sets(flags.sets);
     if (!overrides) {
         return overrides.error();
     }
+    run.overrides = std::move(*overrides);
     for (std::size_t i = 0; i < std::size(kSpecFlags); ++i) {
         const auto& flag = kSpecFlags[i];
         if (flags.words[i].empty()) {
@@ -237,15 +238,15 @@ Result<std::vector<api::Override>> overrides_of(const SpecFlags& flags) {
         if (const auto good = check_type(flag, field, text); !good) {
             return good.error();
         }
-        overrides->emplace_back(flag.pointer, std::move(text));
+        run.overrides.emplace_back(flag.pointer, std::move(text));
         if (flag.replaces != nullptr) {
-            overrides->emplace_back(flag.replaces, "null");
+            run.overrides.emplace_back(flag.replaces, "null");
         }
     }
     if (flags.overwrite) {
-        overrides->emplace_back("/overwrite", "true");
+        run.overrides.emplace_back("/overwrite", "true");
     }
-    return overrides;
+    return run;
 }
 
 void add_keys_options(CLI::App& keys, KeysCommand& command) {

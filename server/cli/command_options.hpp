@@ -101,8 +101,8 @@ void add_store_options(CLI::App& store, StoreCommand& command);
 
 /// The values of --set, in order.
 [[nodiscard]] Result<std::vector<api::Override>> parse_sets(const std::vector<std::string>& sets);
-/// The overrides in order: --set first, so that other flags win.
-[[nodiscard]] Result<std::vector<api::Override>> overrides_of(const SpecFlags& flags);
+/// `run` with the overrides in order: --set first, so that other flags win.
+[[nodiscard]] Result<RunCommand> run_command(RunCommand run, const SpecFlags& flags);
 /// `run` with the kind generate.
 [[nodiscard]] Result<RunCommand> generate_command(const GenerateFlags& flags);
 
