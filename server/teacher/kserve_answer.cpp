@@ -49,9 +49,9 @@ Result<kserve::EncodedMessage> build_infer(const InferPlan& plan, ScoreResult re
             response.outputs.push_back(kserve::make_tensor(output.name, "FP32", {rows, columns, hidden},
                                                            std::move(result.hidden_f32), binary));
         } else if (output.name == kHiddenStates) {
-            response.outputs.push_back(kserve::make_tensor(output.name, datatype_of(plan.score.hidden_type),
-                                                           {rows, columns, hidden}, std::move(result.hidden_half),
-                                                           binary));
+            response.outputs.push_back(
+                kserve::make_tensor(output.name, name_of(kHiddenDatatypes, plan.score.hidden_type),
+                                    {rows, columns, hidden}, std::move(result.hidden_half), binary));
         } else if (plan.score.logits_type == ScoreRequest::LogitsType::f32) {
             response.outputs.push_back(kserve::make_tensor(output.name, "FP32", {rows, columns, vocabulary},
                                                            std::move(result.logits_f32), binary));
@@ -75,8 +75,9 @@ std::string build_metadata(const ServedModel& model, std::string_view model_name
                         {std::string(kTailLogprob), "FP32", {-1, -1}},
                         {std::string(kLogits), "FP16", {-1, -1, std::int64_t{model.vocabulary_size}}}};
     if (model.head.is_there()) {
-        metadata.outputs.push_back(
-            {std::string(kHiddenStates), datatype_of(model.hidden_type), {-1, -1, std::int64_t{model.hidden_size}}});
+        metadata.outputs.push_back({std::string(kHiddenStates),
+                                    name_of(kHiddenDatatypes, model.hidden_type),
+                                    {-1, -1, std::int64_t{model.hidden_size}}});
     }
     json::object object = json::parse(kserve::build_model_metadata(metadata)).as_object();
     object["parameters"] = json::object{{"vocab_size", model.vocabulary_size},

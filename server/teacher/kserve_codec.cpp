@@ -128,14 +128,12 @@ Result<void> read_hidden_type(const kserve::InferRequest& request, const ServedM
     if (!*named) {
         return {};
     }
-    using Type = ScoreRequest::HiddenType;
-    for (const Type type : {Type::f16, Type::bf16, Type::f32}) {
-        if (**named == datatype_of(type)) {
-            score.hidden_type = type;
-            return {};
-        }
+    const auto type = value_of(kHiddenDatatypes, **named);
+    if (!type) {
+        return invalid_input("parameters.hidden_dtype is '" + **named + "': FP16, BF16 or FP32 is expected");
     }
-    return invalid_input("parameters.hidden_dtype is '" + **named + "': FP16, BF16 or FP32 is expected");
+    score.hidden_type = *type;
+    return {};
 }
 
 Result<void> read_parameters(const kserve::InferRequest& request, const ServedModel& model, ScoreRequest& score) {
@@ -156,7 +154,7 @@ Result<void> read_parameters(const kserve::InferRequest& request, const ServedMo
         return mode.error();
     }
     if (*mode) {
-        const auto named = mode_named(**mode);
+        const auto named = value_of(kModeNames, **mode);
         if (!named) {
             return invalid_input("parameters.mode is '" + **mode + "': topk, logits or hidden is expected");
         }
@@ -203,7 +201,8 @@ Result<void> plan_outputs(const kserve::InferRequest& request, InferPlan& plan) 
                                  "hidden_states");
         }
         if (mode_of(output.name).value_or(plan.score.mode) != plan.score.mode) {
-            return invalid_input("output " + output.name + " does not exist in mode " + name_of(plan.score.mode));
+            return invalid_input("output " + output.name + " does not exist in mode " +
+                                 name_of(kModeNames, plan.score.mode));
         }
         if (std::find(names.begin(), names.end(), output.name) != names.end()) {
             return invalid_input("output " + output.name + " is asked for twice");

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/enum_names.hpp"
 #include "models/serving/teacher_scorer.hpp"
 
 /// Names of outputs, modes and datatypes in the KServe protocol, for requests and answers of a teacher.
@@ -26,38 +27,16 @@ inline constexpr std::string_view kHiddenStates = "hidden_states";
     return output == kHiddenStates ? models::ScoreRequest::Mode::hidden : models::ScoreRequest::Mode::topk;
 }
 
-[[nodiscard]] inline const char* name_of(models::ScoreRequest::Mode mode) {
-    switch (mode) {
-        case models::ScoreRequest::Mode::topk:
-            return "topk";
-        case models::ScoreRequest::Mode::logits:
-            return "logits";
-        case models::ScoreRequest::Mode::hidden:
-            return "hidden";
-    }
-    return "";
-}
+inline constexpr EnumName<models::ScoreRequest::Mode> kModeNames[] = {
+    {"topk", models::ScoreRequest::Mode::topk},
+    {"logits", models::ScoreRequest::Mode::logits},
+    {"hidden", models::ScoreRequest::Mode::hidden},
+};
 
-[[nodiscard]] inline std::optional<models::ScoreRequest::Mode> mode_named(std::string_view name) {
-    for (const auto mode :
-         {models::ScoreRequest::Mode::topk, models::ScoreRequest::Mode::logits, models::ScoreRequest::Mode::hidden}) {
-        if (name == name_of(mode)) {
-            return mode;
-        }
-    }
-    return std::nullopt;
-}
-
-[[nodiscard]] inline const char* datatype_of(models::ScoreRequest::HiddenType type) {
-    switch (type) {
-        case models::ScoreRequest::HiddenType::f16:
-            return "FP16";
-        case models::ScoreRequest::HiddenType::bf16:
-            return "BF16";
-        case models::ScoreRequest::HiddenType::f32:
-            return "FP32";
-    }
-    return "";
-}
+inline constexpr EnumName<models::ScoreRequest::HiddenType> kHiddenDatatypes[] = {
+    {"FP16", models::ScoreRequest::HiddenType::f16},
+    {"BF16", models::ScoreRequest::HiddenType::bf16},
+    {"FP32", models::ScoreRequest::HiddenType::f32},
+};
 
 }  // namespace distilld::teacher
