@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "api/job_types.hpp"
+#include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/json_text.hpp"
 #include "base/utf8.hpp"
@@ -76,26 +77,23 @@ std::string line_of(const AuditEntry& entry, std::uint64_t more) {
 class RotatedFile {
   public:
     RotatedFile(fs::path file, AuditLogOptions options) : path_(std::move(file)), options_(options) {}
-    ~RotatedFile() { close(); }
-    RotatedFile(const RotatedFile&) = delete;
-    RotatedFile& operator=(const RotatedFile&) = delete;
 
     Result<void> open() {
-        file_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (file_ < 0) {
+        file_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+        if (!file_) {
             return failure("open", errno);
         }
         struct stat there{};
-        size_ = ::fstat(file_, &there) == 0 ? static_cast<std::uint64_t>(there.st_size) : 0;
+        size_ = ::fstat(file_.get(), &there) == 0 ? static_cast<std::uint64_t>(there.st_size) : 0;
         return {};
     }
 
     void append(std::string text) {
         text += '\n';
-        if (file_ < 0 || size_ + text.size() > options_.file_bytes) {
+        if (!file_ || size_ + text.size() > options_.file_bytes) {
             rotate();
         }
-        if (const Result<void> written = write_all(file_, std::as_bytes(std::span(text)), path_); !written) {
+        if (const Result<void> written = write_all(file_.get(), std::as_bytes(std::span(text)), path_); !written) {
             complain(written.error());
         }
         size_ += text.size();
@@ -113,7 +111,7 @@ class RotatedFile {
 
     /// Renames audit.jsonl to .1, .1 to .2 and so on; removes the oldest.
     void rotate() {
-        close();
+        file_ = Descriptor();
         if (size_ > 0) {
             // More files exist if old_files has been reduced.
             auto last = options_.old_files;
@@ -137,12 +135,6 @@ class RotatedFile {
         }
     }
 
-    void close() {
-        if (file_ >= 0) {
-            ::close(std::exchange(file_, -1));
-        }
-    }
-
     void complain(const Error& error) {
         if (Clock::now() >= quiet_until_) {
             log::error(kComponent, error.message + "; its lines are only in the log");
@@ -152,7 +144,7 @@ class RotatedFile {
 
     const fs::path path_;
     const AuditLogOptions options_;
-    int file_ = -1;
+    Descriptor file_;
     std::uint64_t size_ = 0;  ///< of the current file
     Clock::time_point quiet_until_{};
 };

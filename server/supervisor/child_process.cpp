@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/cores.hpp"
+#include "base/files/descriptor.hpp"
 #include "server/protocol/worker_protocol.hpp"
 
 namespace distilld {
@@ -28,39 +29,14 @@ constexpr unsigned kCloseRangeCloexec = 4;
 /// For /proc/PID/oom_score_adj, in thousandths of all memory that the kernel adds to what the child takes.
 constexpr int kOomScore = 500;
 
-class Fd {
-  public:
-    Fd() = default;
-    explicit Fd(int fd) : fd_(fd) {}
-    Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    Fd& operator=(Fd&& other) noexcept {
-        std::swap(fd_, other.fd_);
-        return *this;
-    }
-    ~Fd() {
-        if (fd_ >= 0) {
-            ::close(fd_);
-        }
-    }
-    [[nodiscard]] int get() const { return fd_; }
-    int release() { return std::exchange(fd_, -1); }
-
-  private:
-    int fd_ = -1;
-};
-
 Error system_error_of(const std::string& what, int number) {
     return io_error(what + ": " + std::strerror(number));
 }
 
 /// Moves the descriptor to a number of at least kHighFd.
-bool raise(Fd& fd) {
-    Fd high(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kHighFd));
-    if (high.get() < 0) {
-        return false;
-    }
-    fd = std::move(high);
-    return true;
+bool raise(Descriptor& descriptor) {
+    descriptor = Descriptor(::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, kHighFd));
+    return bool(descriptor);
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
@@ -169,20 +145,20 @@ Result<Child> start_child(const std::filesystem::path& program, const std::vecto
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) {
         return system_error_of(failed, errno);
     }
-    Fd channel(pair[0]);
-    Fd child_channel(pair[1]);
+    Descriptor channel(pair[0]);
+    Descriptor child_channel(pair[1]);
     if (::pipe2(pair.data(), O_CLOEXEC) != 0) {
         return system_error_of(failed, errno);
     }
-    Fd output(pair[0]);
-    Fd child_output(pair[1]);
+    Descriptor output(pair[0]);
+    Descriptor child_output(pair[1]);
     if (::pipe2(pair.data(), O_CLOEXEC) != 0) {
         return system_error_of(failed, errno);
     }
-    Fd report(pair[0]);
-    Fd child_report(pair[1]);
-    Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (null.get() < 0) {
+    Descriptor report(pair[0]);
+    Descriptor child_report(pair[1]);
+    Descriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!null) {
         return system_error_of("/dev/null", errno);
     }
     if (!raise(child_channel) || !raise(child_output) || !raise(child_report) || !raise(null)) {
@@ -209,7 +185,7 @@ Result<Child> start_child(const std::filesystem::path& program, const std::vecto
     if (pid == 0) {
         become(path.c_str(), argument_pointers.data(), environment_pointers.data(), fds, parent, fd_limit, place);
     }
-    child_report = Fd();
+    child_report = Descriptor();
     StartFailure failure;
     ssize_t got = 0;
     do {

@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "server/cli/jobs/unpack_tar.hpp"
 
@@ -30,27 +31,19 @@ constexpr std::chrono::seconds kSilence{60};
 class Pair {
   public:
     Pair() {
-        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_.data()) != 0) {
+        std::array<int, 2> ends{};
+        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
             throw std::system_error(errno, std::system_category(), "socketpair");
         }
+        ends_ = {Descriptor(ends[0]), Descriptor(ends[1])};
     }
-    ~Pair() {
-        close(0);
-        close(1);
-    }
-    Pair(const Pair&) = delete;
-    Pair& operator=(const Pair&) = delete;
 
-    [[nodiscard]] int end(std::size_t which) const { return ends_[which]; }
-    void close(std::size_t which) {
-        if (const int descriptor = std::exchange(ends_[which], -1); descriptor >= 0) {
-            ::close(descriptor);
-        }
-    }
+    [[nodiscard]] int end(std::size_t which) const { return ends_[which].get(); }
+    void close(std::size_t which) { ends_[which] = Descriptor(); }
     /// False: the reader is gone.
     [[nodiscard]] bool send(std::string_view bytes) const {
         while (!bytes.empty()) {
-            const ssize_t sent = ::send(ends_[0], bytes.data(), bytes.size(), MSG_NOSIGNAL);
+            const ssize_t sent = ::send(end(0), bytes.data(), bytes.size(), MSG_NOSIGNAL);
             if (sent < 0 && errno == EINTR) {
                 continue;
             }
@@ -63,7 +56,7 @@ class Pair {
     }
 
   private:
-    std::array<int, 2> ends_{-1, -1};
+    std::array<Descriptor, 2> ends_;
 };
 
 /// A temporary folder beside the final one. The destructor removes it unless it has become the final one.
