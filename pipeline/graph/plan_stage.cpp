@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/scope_exit.hpp"
 #include "pipeline/async/run_on.hpp"
 
 namespace distilld {
@@ -23,25 +24,15 @@ PlanStage::PlanStage(asio::any_io_executor io, asio::any_io_executor planning, s
     : planning_(std::move(planning)), batches_(std::move(batches)), trace_(trace), made_(std::move(io)) {}
 
 asio::awaitable<PlannedBatch> PlanStage::batch(std::uint64_t number) {
-    struct Making {
-        Making(PlanStage& the_stage, std::uint64_t the_number) : stage(the_stage), number(the_number) {
-            stage.being_made_.insert(number);
-        }
-        ~Making() {
-            stage.being_made_.erase(number);
-            stage.made_.notify();
-        }
-        Making(const Making&) = delete;
-        Making& operator=(const Making&) = delete;
-
-        PlanStage& stage;
-        std::uint64_t number;
-    };
     while (being_made_.contains(number)) {
         co_await made_.wait();
     }
     if (!kept_.contains(number)) {
-        const Making making(*this, number);
+        being_made_.insert(number);
+        const ScopeExit made_one([this, number] {
+            being_made_.erase(number);
+            made_.notify();
+        });
         auto make = [batches = batches_, number] {
             const Instant began = steady_now();
             PlannedBatch planned = batches->batch(number);

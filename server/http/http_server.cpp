@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/scope_exit.hpp"
 #include "pipeline/async/abort.hpp"
 #include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/task_group.hpp"
@@ -67,31 +68,13 @@ void log_failure(const std::exception_ptr& failure) {
     log::error("http", "session: " + failure_message(failure));
 }
 
-/// Registers a session with ServerState::stop() while it runs.
-class Registration {
-  public:
-    Registration(ServerState& state, Session& session) : state_(state), session_(session) {
-        state_.sessions.insert(&session_);
-    }
-    Registration(const Registration&) = delete;
-    Registration& operator=(const Registration&) = delete;
-    ~Registration() { state_.sessions.erase(&session_); }
-
-  private:
-    ServerState& state_;
-    Session& session_;
-};
-
-asio::awaitable<void> serve(std::shared_ptr<ServerState> state, tcp::socket socket) {
+/// Runs a session, which ServerState::stop() can reach meanwhile.
+asio::awaitable<void> serve(std::shared_ptr<ServerState> state, tcp::socket socket,
+                            asio::awaitable<void> (Session::*run)()) {
     Session session(std::move(socket), state->context);
-    const Registration registration(*state, session);
-    co_await session.run();
-}
-
-asio::awaitable<void> serve_when_full(std::shared_ptr<ServerState> state, tcp::socket socket) {
-    Session session(std::move(socket), state->context);
-    const Registration registration(*state, session);
-    co_await session.run_when_full();
+    state->sessions.insert(&session);
+    const ScopeExit ended([&] { state->sessions.erase(&session); });
+    co_await (session.*run)();
 }
 
 /// Neither a lack of descriptors nor a peer that has already left may end the server. False: the server stops.
@@ -129,9 +112,10 @@ asio::awaitable<void> accept_loop(std::shared_ptr<ServerState> state, TaskGroup&
         }
         tcp::socket& socket = std::get<1>(accepted);
         if (sessions.size() < state->context->options.max_connections) {
-            static_cast<void>(sessions.spawn(serve(state, std::move(socket))));
+            static_cast<void>(sessions.spawn(serve(state, std::move(socket), &Session::run)));
         } else {
-            static_cast<void>(refusals.spawn(serve_when_full(state, std::move(socket))));  // or closed unanswered
+            static_cast<void>(
+                refusals.spawn(serve(state, std::move(socket), &Session::run_when_full)));  // or closed unanswered
         }
     }
 }

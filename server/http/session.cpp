@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/scope_exit.hpp"
 #include "pipeline/async/deadline.hpp"
 #include "server/http/handler_call.hpp"
 #include "server/http/response_writer.hpp"
@@ -21,17 +22,6 @@ constexpr unsigned kClientClosedRequest = 499;  // nginx's status, for metrics; 
 constexpr std::chrono::seconds kFullDeadline{2};
 constexpr std::chrono::seconds kLingerDeadline{1};
 constexpr std::size_t kMaxLingerBytes = 1U << 20;
-
-class StreamCount {
-  public:
-    explicit StreamCount(std::uint32_t& count) : count_(count) { ++count_; }
-    StreamCount(const StreamCount&) = delete;
-    StreamCount& operator=(const StreamCount&) = delete;
-    ~StreamCount() { --count_; }
-
-  private:
-    std::uint32_t& count_;
-};
 
 }  // namespace
 
@@ -166,7 +156,8 @@ asio::awaitable<bool> Session::send(http::Response response, Reply reply) {
 }
 
 asio::awaitable<bool> Session::send_stream(http::Response response, Reply reply, std::optional<http::Caller> caller) {
-    const StreamCount counted(context_->streams);
+    ++context_->streams;
+    const ScopeExit counted([this] { --context_->streams; });
     const bool chunked = reply.version == 11 && !response.content_length;
     if (!chunked && !response.content_length) {
         reply.keep_alive = false;  // HTTP/1.0: the connection ends with the body

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "api/job_spec_json.hpp"
+#include "base/scope_exit.hpp"
 #include "pipeline/async/failure_message.hpp"
 #include "server/jobs/checks/spec_claims.hpp"
 #include "server/jobs/store/event_records.hpp"
@@ -160,8 +161,7 @@ void JobManager::Core::pump() {
     }
     {
         pumping = true;
-        const auto over = [this](const void*) { pumping = false; };
-        const std::unique_ptr<const void, decltype(over)> guard(this, over);
+        const ScopeExit over([this] { pumping = false; });
         const auto poll = [this] {
             auto actions = table.poll(steady_clock::now());
             journal.live_jobs().change_queue(table.take_queue_changes());

@@ -77,19 +77,10 @@ http::Route for_anybody(const char* pattern, http::Handler handler) {
 }
 
 /// Counts an answer's memory against the budget while the answer is in progress.
-class Held {
-  public:
-    Held(std::shared_ptr<std::uint64_t> total, std::uint64_t bytes) : total_(std::move(total)), bytes_(bytes) {
-        *total_ += bytes_;
-    }
-    ~Held() { *total_ -= bytes_; }
-    Held(const Held&) = delete;
-    Held& operator=(const Held&) = delete;
-
-  private:
-    std::shared_ptr<std::uint64_t> total_;
-    std::uint64_t bytes_;
-};
+std::shared_ptr<const void> hold(const std::shared_ptr<std::uint64_t>& total, std::uint64_t bytes) {
+    *total += bytes;
+    return {nullptr, [total, bytes](const void*) { *total -= bytes; }};
+}
 
 }  // namespace
 
@@ -148,7 +139,7 @@ asio::awaitable<TeacherService::Scored> TeacherService::score(models::ScoreReque
         scored.failure = error_answer(503, kNoMemoryLeft);
         co_return scored;
     }
-    scored.held = std::make_shared<Held>(held_bytes_, answer_bytes);
+    scored.held = hold(held_bytes_, answer_bytes);
     ScoreQueue::Outcome outcome = co_await queue_.submit(*scorer_, std::move(request));
     if (outcome.refusal == ScoreQueue::Refusal::full) {
         scored.failure = error_answer(503, "the queue is full");
@@ -228,7 +219,7 @@ asio::awaitable<http::Response> TeacherService::head(http::Request request) {
     if (*held_bytes_ != 0 && *held_bytes_ + bytes > options_.max_held_bytes) {
         co_return error_answer(503, kNoMemoryLeft);
     }
-    auto held = std::make_shared<Held>(held_bytes_, bytes);
+    auto held = hold(held_bytes_, bytes);
     auto copy = [head = served, request = std::move(request)] { return head_answer(head, request); };
     http::Response response = co_await run_on(encode_, std::move(copy));
     response.until_sent = std::move(held);

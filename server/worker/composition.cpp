@@ -13,6 +13,7 @@
 
 #include "api/job_spec_json.hpp"
 #include "base/files/file_rule.hpp"
+#include "base/scope_exit.hpp"
 #include "base/sha256.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/graph/evaluation.hpp"
@@ -127,17 +128,12 @@ std::unique_ptr<TrainingGraph> make_graph(PreparedRun& run, GraphExecutors execu
                                std::move(options), std::move(hooks), trace);
 }
 
-/// Orders reach the graph during its lifetime.
-class Attached {
-  public:
-    Attached(RunControl& control, TrainingGraph& graph) : control_(control) { control_.attach(graph); }
-    ~Attached() { control_.detach(); }
-    Attached(const Attached&) = delete;
-    Attached& operator=(const Attached&) = delete;
-
-  private:
-    RunControl& control_;
-};
+/// Orders reach the graph while it runs.
+asio::awaitable<Result<GraphOutcome>> run_attached(TrainingGraph& graph, RunControl& control) {
+    control.attach(graph);
+    const ScopeExit ended([&control] { control.detach(); });
+    co_return co_await graph.run();
+}
 
 /// Writes the model's files and returns their paths.
 Result<std::vector<std::filesystem::path>> write_model_files(const StudentSnapshot& snapshot, const PreparedRun& run) {
@@ -255,10 +251,7 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     }
     emit(started_event(run));
     std::unique_ptr<TrainingGraph> graph = make_graph(run, executors, emit, spans ? spans.get() : trace.get());
-    std::optional<Attached> attached;
-    attached.emplace(control, *graph);
-    Result<GraphOutcome> outcome = co_await graph->run();
-    attached.reset();
+    Result<GraphOutcome> outcome = co_await run_attached(*graph, control);
     graph.reset();
     for (const std::vector<ConnectedTeacher>* teachers : {&run.of_held_out, &run.teachers}) {
         for (const ConnectedTeacher& teacher : *teachers) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/scope_exit.hpp"
 #include "models/families/adapter_config.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/effective_overflow.hpp"
@@ -192,11 +193,7 @@ class GenerateRun {
         const std::unique_ptr<GenerateGraph> graph = make_generate_graph(
             executors_, *teacher_.source, data_.dataset, *writer_, std::move(options), emit_, trace.get());
         control_.attach(*graph);
-        struct Detach {
-            RunControl& control;
-            ~Detach() { control.detach(); }
-        };
-        const Detach detach{control_};
+        const ScopeExit ended([this] { control_.detach(); });
         Result<GenerateOutcome> outcome = co_await graph->run();
         teacher_.source->close();
         if (!outcome) {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/scope_exit.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld {
@@ -24,18 +25,6 @@ struct Obey {
     void operator()(const CheckpointCommand&) const { control.request_checkpoint(); }
     void operator()(const SetLimitCommand& command) const { control.set_max_concurrent(command.max_concurrent); }
     void operator()(const WorkerStart&) const { log::warn("worker", "a second start was ignored"); }
-};
-
-/// However the reading ends, no more orders will come.
-class CancelAtEnd {
-  public:
-    explicit CancelAtEnd(RunControl& control) : control_(control) {}
-    ~CancelAtEnd() { control_.cancel(); }
-    CancelAtEnd(const CancelAtEnd&) = delete;
-    CancelAtEnd& operator=(const CancelAtEnd&) = delete;
-
-  private:
-    RunControl& control_;
 };
 
 }  // namespace
@@ -87,7 +76,8 @@ void RunControl::attach(RunningGraph& graph) {
 }
 
 asio::awaitable<void> follow_orders(WorkerChannel& channel, RunControl& control) {
-    const CancelAtEnd at_end(control);
+    // However the reading ends, no more orders will come.
+    const ScopeExit ended([&control] { control.cancel(); });
     for (;;) {
         const Result<std::optional<DownMessage>> message = co_await channel.receive();
         if (!message) {

@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "base/scope_exit.hpp"
 #include "base/unix_time.hpp"
 #include "pipeline/async/abort.hpp"
 #include "pipeline/core/token_count.hpp"
-#include "pipeline/graph/counted.hpp"
 #include "pipeline/graph/teacher/fetch_counters.hpp"
 #include "pipeline/graph/thrown_by.hpp"
 
@@ -282,7 +282,8 @@ asio::awaitable<void> TeacherLane::request(IssueAction issue) {
 }
 
 asio::awaitable<std::shared_ptr<const TokenBatch>> TeacherLane::rows_for(IssueAction issue) {
-    const Counted planning_one(not_sent_yet_);
+    ++not_sent_yet_;
+    const ScopeExit planned_one([this] { --not_sent_yet_; });
     const PlannedBatch planned = co_await plan_.batch(issue.micro_batch);
     co_return planned.parts.empty() ? planned.tokens : planned.parts.at(part_);
 }

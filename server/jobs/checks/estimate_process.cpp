@@ -23,6 +23,7 @@
 #include "base/files/open_file.hpp"
 #include "base/json_fields.hpp"
 #include "base/json_text.hpp"
+#include "base/scope_exit.hpp"
 #include "pipeline/async/condition.hpp"
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/run_on.hpp"
@@ -54,20 +55,6 @@ struct Shared {
     std::optional<Condition> freed;  ///< a turn is free
     std::uint32_t running = 0;
     asio::thread_pool thread{1};  ///< starts processes and reaps them
-};
-
-class Turn {
-  public:
-    explicit Turn(Shared& shared) : shared_(shared) { ++shared_.running; }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-    ~Turn() {
-        --shared_.running;
-        shared_.freed->notify();
-    }
-
-  private:
-    Shared& shared_;
 };
 
 /// Owns the process: its destructor ends it.
@@ -123,7 +110,11 @@ asio::awaitable<Result<json::object>> run_estimate(std::shared_ptr<Shared> share
             co_return io_error("other estimates are in progress and take long; ask again");
         }
     }
-    const Turn turn(*shared);
+    ++shared->running;
+    const ScopeExit turn([&shared] {
+        --shared->running;
+        shared->freed->notify();
+    });
     // Not `shared` itself: the thread that runs this must not hold the last reference.
     auto start = [held = shared.get()]() -> Result<std::unique_ptr<RunningProcess>> {
         const EstimateProcessOptions& options = held->options;
