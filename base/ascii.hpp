@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +23,15 @@ namespace distilld {
         }
     }
     return result;
+}
+
+/// The number that is the whole text; nullopt for other texts. Neither blanks nor a plus sign are allowed.
+template <class Number>
+[[nodiscard]] std::optional<Number> number_from(std::string_view text) {
+    Number number{};
+    const char* const end = text.data() + text.size();
+    const auto [stop, failed] = std::from_chars(text.data(), end, number);
+    return failed == std::errc() && stop == end ? std::optional(number) : std::nullopt;
 }
 
 }  // namespace distilld

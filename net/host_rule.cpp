@@ -6,7 +6,6 @@
 #include <array>
 #include <boost/asio/ip/address_v6.hpp>
 #include <boost/asio/ip/network_v6.hpp>
-#include <charconv>
 #include <cstring>
 #include <system_error>
 #include <utility>
@@ -71,10 +70,8 @@ std::string lower(std::string_view text) {
 
 template <class Number>
 std::optional<Number> number_of(std::string_view text, Number max) {
-    Number value = 0;
-    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool whole = !text.empty() && failed == std::errc() && end == text.data() + text.size();
-    return whole && value <= max ? std::optional<Number>(value) : std::nullopt;
+    const auto number = number_from<Number>(text);
+    return number && *number <= max ? number : std::nullopt;
 }
 
 bool same_prefix(const ip::address_v6& one, const ip::address_v6& other, unsigned bits) {

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/ascii.hpp"
 #include "base/files/files.hpp"
 #include "base/files/open_file.hpp"
 #include "models/checkpoint/manifest.hpp"
@@ -36,17 +36,7 @@ std::error_code last_error() {
 
 /// The step in a folder name, if it is a checkpoint's.
 std::optional<std::uint64_t> step_of(std::string_view name) {
-    if (!name.starts_with(kPrefix)) {
-        return std::nullopt;
-    }
-    const char* first = name.data() + kPrefix.size();
-    const char* last = name.data() + name.size();
-    std::uint64_t step = 0;
-    const auto [end, bad] = std::from_chars(first, last, step);
-    if (bad != std::errc() || end != last || first == last) {
-        return std::nullopt;
-    }
-    return step;
+    return name.starts_with(kPrefix) ? number_from<std::uint64_t>(name.substr(kPrefix.size())) : std::nullopt;
 }
 
 /// Whether an interrupted commit or removal may have left this name behind.

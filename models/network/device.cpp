@@ -1,8 +1,8 @@
 #include "models/network/device.hpp"
 
-#include <charconv>
 #include <string>
 
+#include "base/ascii.hpp"
 #include "models/network/compute_dtype.hpp"
 #include "models/network/effective_dtype.hpp"
 
@@ -28,13 +28,7 @@ int cuda_index(std::string_view text) {
     if (text.empty()) {
         return 0;
     }
-    if (!text.starts_with(':') || text.size() < 2) {
-        return -1;
-    }
-    text.remove_prefix(1);
-    int index = -1;
-    const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), index);
-    return bad == std::errc() && end == text.data() + text.size() ? index : -1;
+    return text.starts_with(':') ? number_from<int>(text.substr(1)).value_or(-1) : -1;
 }
 
 }  // namespace

@@ -2,9 +2,10 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/system/error_code.hpp>
-#include <charconv>
-#include <system_error>
+#include <cstdint>
 #include <utility>
+
+#include "base/ascii.hpp"
 
 namespace distilld::http {
 namespace {
@@ -28,10 +29,7 @@ Result<HostPort> split_listen(const std::string& listen) {
     } else if (parts.host.find(':') != std::string::npos) {
         return invalid_input(what + " (an IPv6 address is written [ADDRESS]:PORT)");
     }
-    unsigned number = 0;
-    const char* end = parts.port.data() + parts.port.size();
-    const auto parsed = std::from_chars(parts.port.data(), end, number);
-    if (parts.host.empty() || parsed.ec != std::errc{} || parsed.ptr != end || number > 65535) {
+    if (parts.host.empty() || !number_from<std::uint16_t>(parts.port)) {
         return invalid_input(what);
     }
     return parts;

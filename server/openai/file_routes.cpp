@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
-#include <charconv>
 #include <cstdint>
 #include <memory>
 #include <set>
 #include <utility>
 
+#include "base/ascii.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "server/jobs/routes/api_route.hpp"
 #include "server/jobs/routes/job_access.hpp"
@@ -57,9 +57,7 @@ constexpr std::uint64_t kFormBytes = 64U << 10;
 
 /// A lower bound for the file's size, from the form's Content-Length; 0 without that header.
 std::uint64_t least_file_bytes(const Request& request) {
-    const auto text = request.header("content-length").value_or("");
-    std::uint64_t length = 0;
-    std::from_chars(text.data(), text.data() + text.size(), length);
+    const auto length = number_from<std::uint64_t>(request.header("content-length").value_or("")).value_or(0);
     return length - std::min(length, kFormBytes);
 }
 

@@ -1,12 +1,12 @@
 #include "server/openai/openai_objects.hpp"
 
 #include <boost/json/array.hpp>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <utility>
 
+#include "base/ascii.hpp"
 #include "base/json_text.hpp"
 #include "base/unix_time.hpp"
 #include "server/openai/fine_tuning_request.hpp"
@@ -219,17 +219,7 @@ std::string event_id(const std::string& job_id, std::uint64_t sequence) {
 
 std::optional<std::uint64_t> sequence_of_event(const std::string& job_id, std::string_view event_id) {
     const auto prefix = std::string(kEventPrefix) + job_id + "-";
-    if (!event_id.starts_with(prefix)) {
-        return std::nullopt;
-    }
-    event_id.remove_prefix(prefix.size());
-    std::uint64_t sequence = 0;
-    const auto* end = event_id.data() + event_id.size();
-    const auto [stop, error] = std::from_chars(event_id.data(), end, sequence);
-    if (event_id.empty() || stop != end || error != std::errc()) {
-        return std::nullopt;
-    }
-    return sequence;
+    return event_id.starts_with(prefix) ? number_from<std::uint64_t>(event_id.substr(prefix.size())) : std::nullopt;
 }
 
 json::object fine_tuning_event(const std::string& job_id, const api::JobEvent& event) {

@@ -5,10 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+
+#include "base/ascii.hpp"
 
 namespace distilld {
 namespace {
@@ -19,10 +20,8 @@ std::string_view variable(const char* name) {
 }
 
 std::optional<std::int64_t> positive(std::string_view text) {
-    std::int64_t number = 0;
-    const auto* end = text.data() + text.size();
-    const auto parsed = std::from_chars(text.data(), end, number);
-    return parsed.ec == std::errc() && parsed.ptr == end && number > 0 ? std::optional(number) : std::nullopt;
+    const auto number = number_from<std::int64_t>(text);
+    return number && *number > 0 ? number : std::nullopt;
 }
 
 }  // namespace

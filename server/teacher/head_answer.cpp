@@ -1,9 +1,9 @@
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/ascii.hpp"
 #include "server/teacher/teacher_codec.hpp"
 
 namespace distilld::teacher {
@@ -14,12 +14,6 @@ struct Piece {
     std::uint64_t count = 0;
 };
 
-std::optional<std::uint64_t> number(std::string_view text) {
-    std::uint64_t value = 0;
-    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-    return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() ? std::optional(value) : std::nullopt;
-}
-
 /// The piece that a range asks for; nullopt if its form is not supported, so that the whole file is sent.
 std::optional<Piece> asked_piece(std::string_view range, std::uint64_t size) {
     constexpr std::string_view kUnit = "bytes=";
@@ -27,9 +21,9 @@ std::optional<Piece> asked_piece(std::string_view range, std::uint64_t size) {
     if (!range.starts_with(kUnit) || dash == std::string_view::npos) {
         return std::nullopt;
     }
-    const auto first = number(range.substr(kUnit.size(), dash - kUnit.size()));
+    const auto first = number_from<std::uint64_t>(range.substr(kUnit.size(), dash - kUnit.size()));
     const std::string_view end = range.substr(dash + 1);
-    const auto last = end.empty() ? std::optional(size) : number(end);
+    const auto last = end.empty() ? std::optional(size) : number_from<std::uint64_t>(end);
     if (!first || !last || *last < *first) {
         return std::nullopt;
     }

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -8,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/ascii.hpp"
 #include "base/join.hpp"
 #include "server/teacher/kserve_outputs.hpp"
 #include "server/teacher/teacher_codec.hpp"
@@ -268,14 +268,11 @@ Result<InferPlan> parse_infer(std::shared_ptr<const std::string> body, std::opti
                               const ServedModel& model, const ScoreLimits& limits) {
     std::optional<std::size_t> json_bytes;
     if (header_length) {
-        std::size_t value = 0;
-        const char* end = header_length->data() + header_length->size();
-        const auto parsed = std::from_chars(header_length->data(), end, value);
-        if (parsed.ec != std::errc() || parsed.ptr != end) {
+        json_bytes = number_from<std::size_t>(*header_length);
+        if (!json_bytes) {
             return invalid_input(std::string(kserve::kHeaderLengthField) + " is '" + std::string(*header_length) +
                                  "', not a number of bytes");
         }
-        json_bytes = value;
     }
     kserve::MessageLimits message_limits;
     message_limits.max_json_bytes = limits.max_body_bytes;
