@@ -1,13 +1,23 @@
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
+#include "pipeline/async/condition.hpp"
 #include "server/sinks/sink.hpp"
 
 namespace distilld::sinks {
@@ -53,14 +63,15 @@ class SinkRunner {
     using Warn = std::function<void(const std::string& text)>;
 
     /// `warn` is called on the sink's thread.
-    SinkRunner(std::string name, SinkPace pace, Warn warn);
+    SinkRunner(std::string name, SinkPace pace, Warn warn)
+        : name_(std::move(name)), pace_(pace), warn_(std::move(warn)) {}
     SinkRunner(const SinkRunner&) = delete;
     SinkRunner& operator=(const SinkRunner&) = delete;
     /// Does not wait for queued records, unless the runner has finished.
     ~SinkRunner();
 
     /// The executor of the sink's thread, which runs from start() on.
-    [[nodiscard]] boost::asio::any_io_executor executor();
+    [[nodiscard]] boost::asio::any_io_executor executor() { return io_.get_executor(); }
     void start(std::unique_ptr<Sink> sink);
 
     /// Any thread.
@@ -77,11 +88,62 @@ class SinkRunner {
 
     /// Any thread.
     [[nodiscard]] SinkCounts counts() const;
-    [[nodiscard]] const std::string& name() const noexcept;
+    [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
   private:
-    class Implementation;
-    std::unique_ptr<Implementation> implementation_;
+    using Clock = std::chrono::steady_clock;
+    struct Queued {
+        Clock::time_point since;
+        SinkItem item;
+    };
+    struct View {
+        std::size_t size;
+        bool closed;
+        bool at_once;
+        bool hurried;
+        Clock::time_point oldest;
+    };
+
+    void end(bool at_once);
+    void wake();
+    [[nodiscard]] View look() const;
+    boost::asio::awaitable<void> run();
+    boost::asio::awaitable<void> flush_deadline();
+    boost::asio::awaitable<void> write_all();
+    /// False: the queue is empty and closed.
+    boost::asio::awaitable<bool> gather();
+    void next_batch();
+    boost::asio::awaitable<void> write_batch();
+    boost::asio::awaitable<WriteResult> write_once();
+    /// The end of the run cuts it short once, for an immediate retry.
+    boost::asio::awaitable<void> pause(std::chrono::milliseconds span);
+    void failed();
+    void batch_ended(std::size_t lost, bool failing);
+    void leave_the_rest();
+    /// Called on the sink's thread; warns at most once per kWarnInterval.
+    void trouble(const std::string& text);
+
+    std::string name_;
+    SinkPace pace_;
+    Warn warn_;
+    boost::asio::io_context io_{1};
+    Condition changed_{io_.get_executor()};
+    std::unique_ptr<Sink> sink_;
+    std::vector<SinkItem> batch_;  ///< being written
+    std::optional<Clock::time_point> told_at_;
+    std::uint64_t told_dropped_ = 0;
+    std::string last_trouble_;
+    mutable std::mutex mutex_;
+    std::deque<Queued> queue_;
+    std::condition_variable settled_changed_;
+    SinkCounts counts_;
+    std::uint64_t accepted_ = 0;  ///< into the queue
+    std::uint64_t settled_ = 0;   ///< of those, written or lost
+    std::uint64_t hurried_ = 0;   ///< of those, to be written without waiting for others
+    bool failing_ = false;        ///< since a failure or a timed-out wait, until the next success
+    bool closed_ = false;
+    bool at_once_ = false;  ///< do not wait for queued records
+    std::thread thread_;
 };
 
 }  // namespace distilld::sinks
