@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "net/endpoint_url.hpp"
 #include "net/host_resolver.hpp"
 #include "net/http_connection.hpp"
+#include "net/http_connector.hpp"
 #include "net/http_message.hpp"
 #include "net/traffic_counters.hpp"
 #include "pipeline/core/scheduling/fetch_failure.hpp"
@@ -32,7 +34,6 @@ class HttpPool {
     HttpPool(boost::asio::any_io_executor executor, HostResolver& resolver, EndpointUrl url,
              std::shared_ptr<boost::asio::ssl::context> tls, std::shared_ptr<BufferPool> buffers,
              std::shared_ptr<TrafficCounters> traffic, HttpPoolOptions options);
-    ~HttpPool();
     HttpPool(const HttpPool&) = delete;
     HttpPool& operator=(const HttpPool&) = delete;
 
@@ -44,12 +45,26 @@ class HttpPool {
     /// Closes idle connections.
     void close();
 
-    [[nodiscard]] const EndpointUrl& url() const noexcept;
-    [[nodiscard]] std::size_t idle_count() const noexcept;
+    [[nodiscard]] const EndpointUrl& url() const noexcept { return connector_.url(); }
+    [[nodiscard]] std::size_t idle_count() const noexcept { return idle_.size(); }
 
   private:
-    struct Implementation;
-    std::unique_ptr<Implementation> implementation_;
+    [[nodiscard]] FetchError failure(FailureKind kind, const std::string& what) const;
+    /// The most recently used connection that is young enough and quiet: stray bytes would be taken for the next
+    /// answer.
+    std::unique_ptr<HttpConnection> take_idle();
+    void retire_old();
+    void keep(std::unique_ptr<HttpConnection> connection);
+    boost::asio::awaitable<FetchResult<HttpResponse>> ask(HttpRequest request);
+    FetchResult<HttpResponse> finish(std::unique_ptr<HttpConnection> connection, HttpExchange exchange,
+                                     const HttpRequest& request);
+
+    HttpConnector connector_;
+    std::shared_ptr<BufferPool> buffers_;
+    std::shared_ptr<TrafficCounters> traffic_;
+    HttpPoolOptions options_;
+    std::vector<std::unique_ptr<HttpConnection>> idle_;
+    bool closed_ = false;
 };
 
 }  // namespace distilld
