@@ -27,6 +27,7 @@
 #include "server/jobs/job_manager.hpp"
 #include "server/jobs/logged_worker.hpp"
 #include "server/jobs/metrics/job_metrics.hpp"
+#include "server/jobs/routes/api_route.hpp"
 #include "server/jobs/routes/job_routes.hpp"
 #include "server/jobs/routes/metrics_routes.hpp"
 #include "server/jobs/store/job_logs.hpp"
@@ -253,10 +254,8 @@ int execute(const ServeCommand& command) {
     auto routes = make_job_routes(*manager, metrics, logs,
                                   {.run = make_estimate_processes(std::move(estimates)), .files = security->files},
                                   security->start_policy);
-    for (auto& route :
-         openai::make_openai_routes({*manager, *files, data_dir / kOutputsFolder, settings.server.max_upload_size})) {
-        routes.push_back(std::move(route));
-    }
+    add_routes(routes, openai::make_openai_routes(
+                           {*manager, *files, data_dir / kOutputsFolder, settings.server.max_upload_size}));
 
     auto webhooks = make_webhooks(settings.webhooks, store_file, *manager, *metrics);
     if (!webhooks) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/json/object.hpp>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -69,6 +70,10 @@ http::Route api_route(const char* method, const char* pattern, http::Handler han
         row.right = http::Right::nothing;
     }
     return row;
+}
+
+void add_routes(std::vector<http::Route>& table, std::vector<http::Route> rows) {
+    std::ranges::move(rows, std::back_inserter(table));
 }
 
 }  // namespace distilld

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "api/problem.hpp"
 #include "server/http/http_message.hpp"
@@ -40,5 +41,8 @@ template <class Api>
         method, pattern, [api, handler](http::Request request) { return ((*api).*handler)(std::move(request)); },
         access);
 }
+
+/// Adds rows to a routing table.
+void add_routes(std::vector<http::Route>& table, std::vector<http::Route> rows);
 
 }  // namespace distilld

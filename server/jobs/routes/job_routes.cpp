@@ -219,24 +219,12 @@ std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<Jo
         api_route(api, "GET", "/version", &JobApi::version),
         api_route(api, "GET", "/openapi.yaml", &JobApi::openapi),
     };
-    for (auto& row : make_job_verb_routes(manager)) {
-        routes.push_back(std::move(row));
-    }
-    for (auto& row : make_history_routes(manager)) {
-        routes.push_back(std::move(row));
-    }
-    for (auto& row : make_artifact_routes(manager, std::move(policy))) {
-        routes.push_back(std::move(row));
-    }
-    for (auto& row : make_log_routes(manager, std::move(logs))) {
-        routes.push_back(std::move(row));
-    }
-    for (auto& row : make_page_routes(api::built_in_page())) {
-        routes.push_back(std::move(row));
-    }
-    for (auto& shared : make_metrics_routes(std::move(metrics))) {
-        routes.push_back(std::move(shared));
-    }
+    add_routes(routes, make_job_verb_routes(manager));
+    add_routes(routes, make_history_routes(manager));
+    add_routes(routes, make_artifact_routes(manager, std::move(policy)));
+    add_routes(routes, make_log_routes(manager, std::move(logs)));
+    add_routes(routes, make_page_routes(api::built_in_page()));
+    add_routes(routes, make_metrics_routes(std::move(metrics)));
     guard_jobs_of_others(routes, manager);
     return routes;
 }
