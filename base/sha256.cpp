@@ -1,15 +1,16 @@
 #include "base/sha256.hpp"
 
 #include <openssl/evp.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <stdexcept>
 #include <system_error>
 #include <vector>
 
 #include "base/files/open_file.hpp"
+#include "base/files/read_at.hpp"
 #include "base/hex.hpp"
 
 namespace distilld {
@@ -54,20 +55,16 @@ Result<std::string> sha256_file(const std::filesystem::path& path) {
     }
     Sha256 hash;
     std::vector<std::byte> buffer(std::size_t{1} << 20);
-    for (;;) {
-        const ssize_t count = ::read(file->get(), buffer.data(), buffer.size());
-        if (count < 0 && errno == EINTR) {
-            continue;
-        }
-        if (count < 0) {
+    for (std::uint64_t done = 0;; done += buffer.size()) {
+        const std::size_t count = read_at(file->get(), buffer, done);
+        if (count < buffer.size() && errno != 0) {
             return io_error(path.string() + ": cannot read: " + std::generic_category().message(errno));
         }
-        if (count == 0) {
-            break;
+        hash.add(std::span<const std::byte>(buffer).first(count));
+        if (count < buffer.size()) {
+            return hash.hex();
         }
-        hash.add(std::span<const std::byte>(buffer.data(), static_cast<std::size_t>(count)));
     }
-    return hash.hex();
 }
 
 }  // namespace distilld

@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "base/files/read_at.hpp"
 
 namespace distilld {
 namespace {
@@ -144,20 +147,20 @@ Result<void> copy_file_atomically(const std::filesystem::path& from, const std::
         return file.error();
     }
     std::vector<std::byte> buffer(std::size_t{1} << 20);
+    std::uint64_t done = 0;
     while (true) {
-        const auto count = ::read(source->get(), buffer.data(), buffer.size());
-        if (count == 0) {
-            return file->commit();
-        }
-        if (count < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
+        const std::size_t count = read_at(source->get(), buffer, done);
+        const bool ends = count < buffer.size();
+        if (ends && errno != 0) {
             return file_error(from, "cannot read", errno);
         }
-        if (auto written = file->write(std::span(buffer).first(static_cast<std::size_t>(count))); !written) {
+        if (auto written = file->write(std::span(buffer).first(count)); !written) {
             return written.error();
         }
+        if (ends) {
+            return file->commit();
+        }
+        done += count;
     }
 }
 
@@ -180,19 +183,9 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::uint6
                              std::to_string(limit) + " allowed");
     }
     std::string text(static_cast<std::size_t>(status.st_size), '\0');
-    std::size_t filled = 0;
-    while (filled < text.size()) {
-        const auto count = ::read(source->get(), text.data() + filled, text.size() - filled);
-        if (count < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
-            return file_error(path, "cannot read", errno);
-        }
-        if (count == 0) {
-            break;
-        }
-        filled += static_cast<std::size_t>(count);
+    const std::size_t filled = read_at(source->get(), std::as_writable_bytes(std::span(text)), 0);
+    if (filled < text.size() && errno != 0) {
+        return file_error(path, "cannot read", errno);
     }
     text.resize(filled);
     return text;

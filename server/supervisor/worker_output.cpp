@@ -4,9 +4,10 @@
 
 #include <array>
 #include <boost/asio/buffer.hpp>
-#include <cerrno>
+#include <span>
 #include <utility>
 
+#include "base/files/files.hpp"
 #include "base/utf8.hpp"
 #include "pipeline/async/tuple.hpp"
 
@@ -85,17 +86,7 @@ std::string WorkerOutput::last_line() const {
 
 void write_to_stderr(const std::string& line) {
     const std::string text = line + '\n';
-    std::string_view rest = text;
-    while (!rest.empty()) {
-        const ssize_t written = ::write(STDERR_FILENO, rest.data(), rest.size());
-        if (written < 0 && errno == EINTR) {
-            continue;
-        }
-        if (written <= 0) {
-            return;
-        }
-        rest.remove_prefix(static_cast<std::size_t>(written));
-    }
+    static_cast<void>(write_all(STDERR_FILENO, std::as_bytes(std::span(text)), "stderr"));
 }
 
 }  // namespace distilld

@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -16,10 +15,12 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 
 #include "base/files/descriptor.hpp"
+#include "base/files/files.hpp"
 #include "base/files/open_file.hpp"
 #include "base/json_fields.hpp"
 #include "base/json_text.hpp"
@@ -166,17 +167,6 @@ std::optional<std::string> read_line(int channel) {
     return std::nullopt;
 }
 
-bool write_all(int channel, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t count = ::write(channel, text.data(), text.size());
-        if (count < 0 && errno != EINTR) {
-            return false;
-        }
-        text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
-    }
-    return true;
-}
-
 /// Memory mapped by the program itself: with a sanitizer that is more than the machine has.
 std::uint64_t mapped_bytes() {
     std::uint64_t pages = 0;
@@ -217,7 +207,8 @@ int answer_estimate(int channel) {
     if (!parsed || !parsed->is_object() || !read_fields(parsed->get_object(), request)) {
         return 1;
     }
-    return write_all(channel, to_text(answer_to(std::move(request))) + "\n") ? 0 : 1;
+    const std::string answer = to_text(answer_to(std::move(request))) + "\n";
+    return write_all(channel, std::as_bytes(std::span(answer)), "the answer") ? 0 : 1;
 }
 
 }  // namespace distilld

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,11 +9,13 @@
 #include <boost/json/object.hpp>
 #include <cerrno>
 #include <set>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "api/job_spec_json.hpp"
+#include "base/files/read_at.hpp"
 #include "base/json_text.hpp"
 #include "pipeline/store/manifest.hpp"
 #include "pipeline/store/sealed_shards.hpp"
@@ -246,21 +247,11 @@ Result<std::vector<ArtifactEntry>> list_artifacts(const ArtifactFolder& folder) 
 
 std::string ArtifactFile::read(std::size_t limit) {
     std::string bytes(static_cast<std::size_t>(std::min<std::uint64_t>(limit, size - done_)), '\0');
-    std::size_t filled = 0;
-    while (filled < bytes.size()) {
-        const ssize_t got = ::read(descriptor_.get(), bytes.data() + filled, bytes.size() - filled);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got < 0) {
-            throw ErrorException(cannot_read(name_, std::error_code(errno, std::system_category())));
-        }
-        if (got == 0) {
-            throw ErrorException(io_error(name_ + " has become shorter while it was read"));
-        }
-        filled += static_cast<std::size_t>(got);
+    if (read_at(descriptor_.get(), std::as_writable_bytes(std::span(bytes)), done_) < bytes.size()) {
+        throw ErrorException(errno == 0 ? io_error(name_ + " has become shorter while it was read")
+                                        : cannot_read(name_, std::error_code(errno, std::system_category())));
     }
-    done_ += filled;
+    done_ += bytes.size();
     return bytes;
 }
 
