@@ -9,7 +9,6 @@
 #include <chrono>
 #include <set>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/files/files.hpp"
@@ -29,8 +28,6 @@ constexpr std::size_t kMaxDepth = 8;
 constexpr std::size_t kMaxKeys = 4096;
 constexpr std::size_t kHashDigits = 64;
 constexpr int kVersion = 1;
-constexpr std::chrono::milliseconds kLockPause{20};
-constexpr int kLockTries = 250;  // five seconds
 
 Result<ApiKey> read_key(const json::value& value, const JsonPlace& place) {
     if (!value.is_object()) {
@@ -121,18 +118,15 @@ void give_to_owner_of(const fs::path& folder, const fs::path& file) {
 }
 
 Result<FolderLock> lock(const fs::path& folder) {
-    for (int tries = 0; tries < kLockTries; ++tries) {
-        auto got = FolderLock::try_lock_file(folder, LockShare::exclusive, "keys.lock");
-        if (!got) {
-            return got.error();
-        }
-        if (*got) {
-            give_to_owner_of(folder, folder / "keys.lock");
-            return std::move(**got);
-        }
-        std::this_thread::sleep_for(kLockPause);
+    auto got = FolderLock::try_lock_file(folder, LockShare::exclusive, "keys.lock", std::chrono::seconds(5));
+    if (!got) {
+        return got.error();
     }
-    return io_error((folder / "keys.lock").string() + ": another process has held the lock for five seconds");
+    if (!*got) {
+        return io_error((folder / "keys.lock").string() + ": another process has held the lock for five seconds");
+    }
+    give_to_owner_of(folder, folder / "keys.lock");
+    return std::move(**got);
 }
 
 }  // namespace

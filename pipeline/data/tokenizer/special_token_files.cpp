@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/ascii.hpp"
 #include "pipeline/data/tokenizer/component.hpp"
 
 namespace distilld {
@@ -38,17 +39,6 @@ std::string_view token_text(const json::object& config, std::string_view name) {
     return value != nullptr && value->is_string() ? std::string_view(value->get_string()) : std::string_view();
 }
 
-std::optional<std::int64_t> number_of(std::string_view text) {
-    std::int64_t number = 0;
-    for (const char digit : text) {
-        if (digit < '0' || digit > '9' || number > (std::int64_t{1} << 31)) {
-            return std::nullopt;
-        }
-        number = number * 10 + (digit - '0');
-    }
-    return text.empty() ? std::nullopt : std::optional(number);
-}
-
 /// tokenizer_config.json: {"added_tokens_decoder": {"256": {"content": "…"}}}
 std::optional<std::int64_t> id_in_decoder(const json::object& config, std::string_view token) {
     const json::value* decoder = config.if_contains("added_tokens_decoder");
@@ -57,7 +47,7 @@ std::optional<std::int64_t> id_in_decoder(const json::object& config, std::strin
     }
     for (const auto& [id, entry] : decoder->get_object()) {
         if (entry.is_object() && token_text(entry.get_object(), "content") == token) {
-            return number_of(id);
+            return number_from<std::uint32_t>(id);
         }
     }
     return std::nullopt;
