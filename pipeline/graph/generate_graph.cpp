@@ -1,24 +1,21 @@
 #include "pipeline/graph/generate_graph.hpp"
 
 #include <algorithm>
-#include <boost/asio/error.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <boost/system/system_error.hpp>
 #include <deque>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "pipeline/async/condition.hpp"
 #include "pipeline/async/run_on.hpp"
-#include "pipeline/async/task_group.hpp"
 #include "pipeline/core/batch_plan.hpp"
 #include "pipeline/core/token_count.hpp"
 #include "pipeline/graph/batch_source.hpp"
 #include "pipeline/graph/decode_stage.hpp"
 #include "pipeline/graph/plan_stage.hpp"
+#include "pipeline/graph/run_together.hpp"
 #include "pipeline/graph/space_wait.hpp"
 #include "pipeline/graph/teacher/teacher_stage.hpp"
 #include "pipeline/graph/thrown_by.hpp"
@@ -116,7 +113,8 @@ class StagedGenerateGraph final : public GenerateGraph {
         // The tasks refer to us, so they are joined whatever happens.
         const bool throwing = co_await asio::this_coro::throw_if_cancelled();
         co_await asio::this_coro::throw_if_cancelled(false);
-        std::exception_ptr thrown = co_await thrown_by(all_stages());
+        auto stages = run_together(io_, teacher_.run(), store_all(), claim_all());
+        std::exception_ptr thrown = co_await thrown_by(std::move(stages));
         const std::exception_ptr unsettled = co_await thrown_by(settle());
         co_await asio::this_coro::throw_if_cancelled(throwing);
         rethrow_if(thrown);
@@ -143,18 +141,6 @@ class StagedGenerateGraph final : public GenerateGraph {
     void set_max_concurrent(std::uint32_t limit) override { teacher_.set_ceiling(limit); }
 
   private:
-    asio::awaitable<void> all_stages() {
-        TaskGroup stages(io_);
-        if (!stages.spawn(teacher_.run()) || !stages.spawn(store_all()) || !stages.spawn(claim_all())) {
-            throw std::logic_error("the graph's task group is closed");
-        }
-        co_await stages.join();
-        const auto state = co_await asio::this_coro::cancellation_state;
-        if (state.cancelled() != asio::cancellation_type::none) {
-            throw boost::system::system_error(asio::error::operation_aborted);
-        }
-    }
-
     asio::awaitable<void> store_all() {
         const std::exception_ptr thrown = co_await thrown_by(take_and_store());
         end_claims();

@@ -1,18 +1,15 @@
 #include "pipeline/graph/training_graph.hpp"
 
-#include <boost/asio/error.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <boost/system/system_error.hpp>
 #include <exception>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
-#include "pipeline/async/task_group.hpp"
 #include "pipeline/graph/decode_stage.hpp"
 #include "pipeline/graph/optimizer_stage.hpp"
 #include "pipeline/graph/plan_stage.hpp"
 #include "pipeline/graph/recorder_stage.hpp"
+#include "pipeline/graph/run_together.hpp"
 #include "pipeline/graph/staging_stage.hpp"
 #include "pipeline/graph/student_stage.hpp"
 #include "pipeline/graph/teacher/teacher_stage.hpp"
@@ -39,12 +36,6 @@ std::vector<GraphTeacher> teachers_of(const GraphOptions& options, const GraphHo
         }
     }
     return teachers;
-}
-
-void start(TaskGroup& stages, asio::awaitable<void> stage) {
-    if (!stages.spawn(std::move(stage))) {
-        throw std::logic_error("the graph's task group is closed");
-    }
 }
 
 class StagedTrainingGraph final : public TrainingGraph {
@@ -77,7 +68,9 @@ class StagedTrainingGraph final : public TrainingGraph {
         const bool throwing = co_await asio::this_coro::throw_if_cancelled();
         co_await asio::this_coro::throw_if_cancelled(false);
         recorder_.start();
-        std::exception_ptr thrown = co_await thrown_by(all_stages());
+        // Each stage ends when its predecessor has ended and its input is used up, or when the run is cancelled.
+        auto stages = run_together(io_, teacher_.run(), staging_.run(), student_.run());
+        std::exception_ptr thrown = co_await thrown_by(std::move(stages));
         const bool whole = recorder_.whole();
         std::optional<Error> error = recorder_.failure();
         if (!error && !whole && !cancelled_) {
@@ -125,20 +118,6 @@ class StagedTrainingGraph final : public TrainingGraph {
     }
 
   private:
-    /// teacher && staging && student: each ends when its predecessor has ended and its input is used up, or when the
-    /// run is cancelled. The first to throw ends the others.
-    asio::awaitable<void> all_stages() {
-        TaskGroup stages(io_);
-        start(stages, teacher_.run());
-        start(stages, staging_.run());
-        start(stages, student_.run());
-        co_await stages.join();
-        const auto state = co_await asio::this_coro::cancellation_state;
-        if (state.cancelled() != asio::cancellation_type::none) {
-            throw boost::system::system_error(asio::error::operation_aborted);
-        }
-    }
-
     RecorderHooks recorder_hooks(GraphHooks hooks) {
         RecorderHooks made;
         made.on_event = std::move(hooks.on_event);
