@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/time.hpp"
 #include "pipeline/async/run_on.hpp"
 
 namespace distilld::teacher {
@@ -54,7 +55,7 @@ asio::awaitable<ScoreQueue::Outcome> ScoreQueue::submit(models::TeacherScorer& s
     }
     auto job = std::make_shared<Job>(executor_, scorer, std::move(request));
     waiting_.push_back(job);
-    metrics_.set_waiting(waiting_.size());
+    note_waiting();
     wake_.notify();
     const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(options_.timeout);
     bool in_time = true;
@@ -80,9 +81,13 @@ void ScoreQueue::withdraw(const std::shared_ptr<Job>& job) {
     const auto position = std::find(waiting_.begin(), waiting_.end(), job);
     if (position != waiting_.end()) {
         waiting_.erase(position);
-        metrics_.set_waiting(waiting_.size());
-        metrics_.dropped();
+        note_waiting();
+        metrics_.update([](TeacherCounts& counts) { ++counts.dropped; });
     }
+}
+
+void ScoreQueue::note_waiting() {
+    metrics_.update([this](TeacherCounts& counts) { counts.waiting = waiting_.size(); });
 }
 
 ScoreQueue::Batch ScoreQueue::take_batch() {
@@ -96,7 +101,7 @@ ScoreQueue::Batch ScoreQueue::take_batch() {
         batch.push_back(std::move(waiting_.front()));
         waiting_.pop_front();
     }
-    metrics_.set_waiting(waiting_.size());
+    note_waiting();
     return batch;
 }
 
@@ -108,7 +113,7 @@ asio::awaitable<void> ScoreQueue::run() {
         }
         // A reference here, so that the compute thread never releases the last one to a job.
         const Batch batch = take_batch();
-        metrics_.batch(batch.size());
+        metrics_.update([&batch](TeacherCounts& counts) { counts.batches.observe(static_cast<double>(batch.size())); });
         auto work = [this, &batch] { compute(batch); };
         co_await run_on(compute_, std::move(work));
     }
@@ -118,14 +123,18 @@ asio::awaitable<void> ScoreQueue::run() {
 void ScoreQueue::compute(const Batch& batch) {
     for (const auto& job : batch) {
         if (job->dropped || stopping_) {
-            metrics_.dropped();
+            metrics_.update([](TeacherCounts& counts) { ++counts.dropped; });
             continue;
         }
         const auto begun = Clock::now();
         Outcome outcome;
         outcome.result = score_guarded(job->scorer, job->request);
         outcome.finished = Clock::now();
-        metrics_.computed(job->request.input_ids.size(), begun - job->arrived, outcome.finished - begun);
+        metrics_.update([&](TeacherCounts& counts) {
+            counts.tokens += job->request.input_ids.size();
+            counts.queue_waits.observe(to_seconds(begun - job->arrived));
+            counts.compute_seconds += to_seconds(outcome.finished - begun);
+        });
         auto finish = [finished = job, made = std::move(outcome)]() mutable {
             finished->outcome = std::move(made);
             finished->finished = true;

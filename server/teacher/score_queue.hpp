@@ -56,6 +56,7 @@ class ScoreQueue {
     [[nodiscard]] Batch take_batch();
     void compute(const Batch& batch);
     void withdraw(const std::shared_ptr<Job>& job);
+    void note_waiting();
 
     boost::asio::any_io_executor executor_;
     boost::asio::any_io_executor compute_;

@@ -2,13 +2,9 @@
 
 #include <array>
 
-#include "distilld_version.hpp"
-
 namespace distilld::teacher {
 
 namespace {
-
-using Seconds = std::chrono::duration<double>;
 
 constexpr std::array kBatchBounds{1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0};
 
@@ -42,40 +38,6 @@ std::vector<MetricRow<TeacherCounts>> teacher_metric_rows() {
 }
 
 TeacherMetrics::TeacherMetrics(std::vector<MetricRow<TeacherCounts>> rows) : rows_(std::move(rows)) {}
-
-void TeacherMetrics::answered(std::string_view protocol, unsigned status, std::chrono::nanoseconds duration) {
-    const std::lock_guard lock(mutex_);
-    ++counts_.requests[{std::to_string(status), std::string(protocol)}];
-    counts_.durations[{std::string(protocol)}].observe(Seconds(duration).count());
-}
-
-void TeacherMetrics::batch(std::size_t requests) {
-    const std::lock_guard lock(mutex_);
-    counts_.batches.observe(static_cast<double>(requests));
-}
-
-void TeacherMetrics::computed(std::uint64_t tokens, std::chrono::nanoseconds queue_wait,
-                              std::chrono::nanoseconds compute) {
-    const std::lock_guard lock(mutex_);
-    counts_.tokens += tokens;
-    counts_.queue_waits.observe(Seconds(queue_wait).count());
-    counts_.compute_seconds += Seconds(compute).count();
-}
-
-void TeacherMetrics::dropped() {
-    const std::lock_guard lock(mutex_);
-    ++counts_.dropped;
-}
-
-void TeacherMetrics::set_waiting(std::size_t requests) {
-    const std::lock_guard lock(mutex_);
-    counts_.waiting = requests;
-}
-
-void TeacherMetrics::set_model(const models::ServedModel& model, const std::string& name) {
-    const std::lock_guard lock(mutex_);
-    counts_.models[{model.device, model.dtype, name, kVersion}] = 1;
-}
 
 std::string TeacherMetrics::text() const {
     std::vector<MetricReading> readings;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/json_text.hpp"
+#include "base/time.hpp"
 #include "distilld_version.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/teacher_protocol.hpp"
@@ -90,7 +91,10 @@ TeacherService::TeacherService(asio::any_io_executor encode, ScoreQueue& queue, 
 
 void TeacherService::set_model(models::TeacherScorer& scorer) {
     scorer_ = &scorer;
-    metrics_.set_model(scorer.model(), options_.model_name);
+    metrics_.update([&](TeacherCounts& counts) {
+        const models::ServedModel& model = scorer.model();
+        counts.models[{model.device, model.dtype, options_.model_name, kVersion}] = 1;
+    });
 }
 
 std::vector<http::Route> TeacherService::routes() {
@@ -123,11 +127,15 @@ std::vector<http::Route> TeacherService::routes() {
 
 http::Observer TeacherService::observer() {
     return [this](const std::string&, const std::string& pattern, unsigned status, std::chrono::nanoseconds duration) {
-        if (pattern == kInferPattern) {
-            metrics_.answered(to_string(TeacherProtocol::kserve), status, duration);
-        } else if (pattern == kCompletionsPattern) {
-            metrics_.answered(to_string(TeacherProtocol::seed), status, duration);
+        if (pattern != kInferPattern && pattern != kCompletionsPattern) {
+            return;
         }
+        const char* const protocol =
+            to_string(pattern == kInferPattern ? TeacherProtocol::kserve : TeacherProtocol::seed);
+        metrics_.update([&](TeacherCounts& counts) {
+            ++counts.requests[{std::to_string(status), protocol}];
+            counts.durations[{protocol}].observe(to_seconds(duration));
+        });
     };
 }
 

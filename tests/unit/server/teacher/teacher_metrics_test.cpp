@@ -14,18 +14,20 @@ namespace {
 // distilld_teacher_ then. A metric that is added needs no line there.
 TEST(TeacherMetrics, TextIsWhatItHasAlwaysBeen) {
     TeacherMetrics metrics;
-    metrics.answered("kserve", 200, std::chrono::milliseconds(3));
-    metrics.answered("kserve", 503, std::chrono::microseconds(100));
-    metrics.answered("seed", 200, std::chrono::seconds(100));
-    metrics.batch(3);
-    metrics.batch(200);
-    metrics.computed(64, std::chrono::milliseconds(2), std::chrono::milliseconds(1500));
-    metrics.dropped();
-    metrics.set_waiting(4);
-    models::ServedModel model;
-    model.dtype = "float32";
-    model.device = "cpu";
-    metrics.set_model(model, "teacher");
+    metrics.update([](TeacherCounts& counts) {
+        counts.requests = {{{"200", "kserve"}, 1}, {{"503", "kserve"}, 1}, {{"200", "seed"}, 1}};
+        counts.durations[{"kserve"}].observe(0.003);
+        counts.durations[{"kserve"}].observe(0.0001);
+        counts.durations[{"seed"}].observe(100);
+        counts.batches.observe(3);
+        counts.batches.observe(200);
+        counts.tokens = 64;
+        counts.queue_waits.observe(0.002);
+        counts.compute_seconds = 1.5;
+        counts.dropped = 1;
+        counts.waiting = 4;
+        counts.models[{"cpu", "float32", "teacher", kVersion}] = 1;
+    });
     auto golden = test::exposition_lines(
         test::read_bytes(DISTILLD_SOURCE_DIR "/tests/unit/server/teacher/teacher_metrics_golden.txt"));
     EXPECT_GT(golden.size(), 70U);
