@@ -32,10 +32,6 @@ std::optional<std::string_view> bearer_of(const http::Request& request) {
     return found;
 }
 
-bool has_authorization(const http::Request& request) {
-    return request.header("authorization").has_value();
-}
-
 Role needed_by(const http::RequestHead& head) {
     if (head.route != nullptr && head.route->right == http::Right::admin) {
         return Role::admin;
@@ -71,7 +67,7 @@ class KeyAuthenticator final : public http::Authenticator {
         }
         const auto secret = bearer_of(head.request);
         if (!secret) {
-            const bool given = has_authorization(head.request);
+            const bool given = head.request.header("authorization").has_value();
             verdict.refusal = refused(head.request.path, 401, given ? "invalid_key" : "missing_key",
                                       "this service needs a key: Authorization: Bearer KEY (distilld keys add "
                                       "makes one)",

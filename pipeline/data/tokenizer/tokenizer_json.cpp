@@ -139,25 +139,31 @@ class JsonTokenizer final : public Tokenizer {
     std::uint32_t size_ = 0;
 };
 
+/// Reads a member into `part`, which stays as it is without the member.
+template <class Part>
+Result<void> read_member(const json::object& root, std::string_view name, Result<Part> (*read)(const json::value&),
+                         Part& part) {
+    if (const json::value* found = member_of(root, name)) {
+        Result<Part> made = read(*found);
+        if (!made) {
+            return made.error();
+        }
+        part = std::move(*made);
+    }
+    return {};
+}
+
 Result<void> read_components(const json::object& root, Components& parts) {
     for (const std::string_view name : {"truncation", "padding"}) {
         if (const json::value* found = member_of(root, name)) {
             return not_understood(name, *found);
         }
     }
-    if (const json::value* found = member_of(root, "normalizer")) {
-        Result<Normalizer> made = make_normalizer(*found);
-        if (!made) {
-            return made.error();
-        }
-        parts.normalizer = std::move(*made);
+    if (auto read = read_member(root, "normalizer", make_normalizer, parts.normalizer); !read) {
+        return read;
     }
-    if (const json::value* found = member_of(root, "pre_tokenizer")) {
-        Result<std::unique_ptr<PreTokenizer>> made = make_pre_tokenizer(*found);
-        if (!made) {
-            return made.error();
-        }
-        parts.pre_tokenizer = std::move(*made);
+    if (auto read = read_member(root, "pre_tokenizer", make_pre_tokenizer, parts.pre_tokenizer); !read) {
+        return read;
     }
     const json::value* model = member_of(root, "model");
     if (model == nullptr || !model->is_object()) {
@@ -169,26 +175,14 @@ Result<void> read_components(const json::object& root, Components& parts) {
         return bpe.error();
     }
     parts.model.emplace(std::move(*bpe));
-    if (const json::value* found = member_of(root, "post_processor")) {
-        Result<TokenFrame> frame = read_post_processor(*found);
-        if (!frame) {
-            return frame.error();
-        }
-        parts.frame = std::move(*frame);
+    if (auto read = read_member(root, "post_processor", read_post_processor, parts.frame); !read) {
+        return read;
     }
-    if (const json::value* found = member_of(root, "decoder")) {
-        Result<TokenDecoder> made = make_token_decoder(*found);
-        if (!made) {
-            return made.error();
-        }
-        parts.decoder = std::move(*made);
+    if (auto read = read_member(root, "decoder", make_token_decoder, parts.decoder); !read) {
+        return read;
     }
-    if (const json::value* found = member_of(root, "added_tokens")) {
-        Result<std::vector<AddedToken>> added = read_added_tokens(*found);
-        if (!added) {
-            return added.error();
-        }
-        parts.added = std::move(*added);
+    if (auto read = read_member(root, "added_tokens", read_added_tokens, parts.added); !read) {
+        return read;
     }
     return {};
 }
