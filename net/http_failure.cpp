@@ -133,9 +133,7 @@ std::string error_text(std::string_view body) {
             letter = ' ';
         }
     }
-    const auto first = text.find_first_not_of(' ');
-    text.erase(0, std::min(first, text.size()));
-    text.erase(text.find_last_not_of(' ') + 1);
+    text = std::string(trimmed(text, " "));
     if (text.size() > kMaxTextBytes) {
         text.resize(cut_utf8(text, kMaxTextBytes - 3).size());
         text += "...";

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <boost/json/array.hpp>
-#include <cctype>
 
 #include "api/kinds/text_checks.hpp"
+#include "base/ascii.hpp"
 #include "base/json_text.hpp"
 
 namespace distilld::api {
@@ -117,8 +117,7 @@ class ChoiceOrBooleanKind final : public ChoiceKind {
 };
 
 json::value boolean_of(const std::string& word) {
-    std::string lower = word;
-    std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string lower = ascii_lower(word);
     const auto is = [&lower](const char* name) { return lower == name; };
     if (std::ranges::any_of(std::initializer_list<const char*>{"true", "yes", "on", "1"}, is)) {
         return true;

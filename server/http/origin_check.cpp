@@ -97,9 +97,7 @@ std::optional<std::string> other_site(const RequestHead& head) {
 /// Accepts "application/json; charset=utf-8" and any "+json".
 std::optional<std::string> other_type(const RequestHead& head) {
     const auto header = head.request.header("content-type");
-    auto type = ascii_lower(header ? header->substr(0, header->find(';')) : "");
-    type.erase(0, type.find_first_not_of(" \t"));
-    type.erase(type.find_last_not_of(" \t") + 1);
+    const auto type = ascii_lower(trimmed(header ? header->substr(0, header->find(';')) : ""));
     if (type == "application/json" || type.ends_with("+json")) {
         return std::nullopt;
     }
