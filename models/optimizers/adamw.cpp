@@ -48,12 +48,15 @@ class AdamW final : public UpdateRule {
             if (!step.defined()) {
                 const auto scalar = torch::TensorOptions().dtype(torch::kFloat).device(slot->parameter.device());
                 step = torch::full({}, static_cast<double>(numbers.step), scalar);
-                if (numbers.clip_coefficient != 1.0) {
+                if (numbers.clip_coefficient != 1.0 && slot->parameter.scalar_type() != torch::kDouble) {
                     scale = torch::full({}, 1.0 / numbers.clip_coefficient, scalar);
                 }
             }
             parameters.push_back(slot->parameter);
             gradients.push_back(slot->parameter.grad().contiguous());
+            if (numbers.clip_coefficient != 1.0 && !scale) {
+                gradients.back().mul_(numbers.clip_coefficient);
+            }
             exp_avgs.push_back(slot->state[0].tensor);
             exp_avg_sqs.push_back(slot->state[1].tensor);
             steps.push_back(step);
@@ -61,7 +64,7 @@ class AdamW final : public UpdateRule {
         if (parameters.empty()) {
             return;
         }
-        // The kernel divides gradients by grad_scale, so 1 / clip clips them without a separate pass.
+        // The kernel divides gradients by grad_scale (in fp32), so 1 / clip clips them without a separate pass.
         at::_fused_adamw_(parameters, gradients, exp_avgs, exp_avg_sqs, {}, steps, numbers.learning_rate,
                           options_.beta1, options_.beta2, decays ? options_.weight_decay : 0.0, options_.epsilon, false,
                           false, scale);
