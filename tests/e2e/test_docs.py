@@ -122,8 +122,8 @@ def json_specs():
         for block in blocks(page):
             if block.language == "json":
                 yield f"{page}:{block.line}", json.loads(block.text)
-    for path in sorted((ROOT / "examples").glob("*.json")):
-        yield f"examples/{path.name}", json.loads(path.read_text())
+    for path in sorted((ROOT / "examples").rglob("*.json")):
+        yield str(path.relative_to(ROOT)), json.loads(path.read_text())
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ std::vector<std::string> spec_seeds() {
             std::string(kBorder) + "/training/batch_size=\"auto\"",
         R"(// words
 {"student":{/* none */"model":1e400},"a":[[[[{}]]]]})"};
-    for (const auto& entry : std::filesystem::directory_iterator(DISTILLD_SOURCE_DIR "/examples")) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(DISTILLD_SOURCE_DIR "/examples")) {
         if (entry.path().extension() == ".json") {
             std::ostringstream text;
             text << std::ifstream(entry.path()).rdbuf();

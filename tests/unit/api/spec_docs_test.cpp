@@ -86,7 +86,7 @@ TEST(SpecDocs, YamlHoldsNoTextThatIsTakenForSomethingElse) {
 
 TEST(Examples, AreValidSpecs) {
     std::size_t count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(DISTILLD_SOURCE_DIR "/examples")) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(DISTILLD_SOURCE_DIR "/examples")) {
         if (entry.path().extension() != ".json") {
             continue;
         }
