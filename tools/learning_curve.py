@@ -3,9 +3,9 @@
 
     python3 tools/learning_curve.py out/metrics.jsonl --svg curve.svg
 
-The picture has the training loss of each reported step and the held-out loss of each evaluation, over the tokens read;
-the table has a row for each evaluation and, below it, what the student made of eval.sample_prompts. Needs nothing but
-Python.
+The picture has the training loss of each reported step and the held-out loss of each evaluation, over the tokens or
+samples read. With --beside and the file of another run, it has the held-out losses of both. The table has a row for
+each evaluation and, below it, what the student made of eval.sample_prompts. Needs nothing but Python.
 """
 
 import argparse
@@ -24,7 +24,8 @@ STYLE = (
     f"text {{ font: 12px sans-serif; fill: {GREY} }} "
     f".grid {{ stroke: {GREY}; stroke-opacity: 0.25 }} "
     f".train {{ fill: none; stroke: {BLUE}; stroke-width: 1.2 }} "
-    f".held {{ fill: none; stroke: {ORANGE}; stroke-width: 2 }} .dot {{ fill: {ORANGE} }}"
+    f".held {{ fill: none; stroke: {ORANGE}; stroke-width: 2 }} .dot {{ fill: {ORANGE} }} "
+    f".beside {{ fill: none; stroke: {GREY}; stroke-width: 2; stroke-dasharray: 6 3 }}"
 )
 
 
@@ -122,30 +123,46 @@ def legend(entries):
         x += 40 + 7 * len(words)
 
 
-def picture(steps, evaluations):
-    train = averaged([(step["tokens"], step["loss"]) for step in steps], MAX_POINTS)
+def held_out(steps, evaluations):
+    """(tokens, loss) of each evaluation."""
     placed = [(at_step(steps, evaluation), evaluation["loss"]) for evaluation in evaluations]
-    held = [(step["tokens"], loss) for step, loss in placed if step]
-    axes = Axes(train + held)
+    return [(step["tokens"], loss) for step, loss in placed if step]
+
+
+def units(evaluations):
+    """What is counted, and what the loss is in."""
+    of_samples = any(evaluation.get("of_samples") for evaluation in evaluations)
+    return ("samples", "loss") if of_samples else ("tokens", "nats per token")
+
+
+def picture(steps, evaluations, beside):
+    """beside: what read_records() gave for another run, whose held-out loss replaces the training loss; or None."""
+    points = held_out(*beside) if beside else [(step["tokens"], step["loss"]) for step in steps]
+    first = averaged(points, MAX_POINTS)
+    held = held_out(steps, evaluations)
+    axes = Axes(first + held)
     dots = [axes.place(point) for point in held]
+    counted, measured = units(evaluations)
+    name, words = ("beside", "held-out loss of the other run") if beside else ("train", "training loss")
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">',
         f"<style>{STYLE}</style>",
         *axes.grid(),
-        polyline("train", [axes.place(point) for point in train]),
+        polyline(name, [axes.place(point) for point in first]),
         polyline("held", dots),
         *(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in dots),
-        *legend([("train", "training loss"), ("held", "held-out loss")] if held else [("train", "training loss")]),
-        f'<text x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">tokens trained on</text>',
+        *legend([(name, words), ("held", "held-out loss")] if held else [(name, words)]),
+        f'<text x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">{counted} trained on</text>',
         f'<text x="14" y="{HEIGHT / 2:.0f}" text-anchor="middle" transform="rotate(-90 14 {HEIGHT / 2:.0f})">'
-        "nats per token</text>",
+        f"{measured}</text>",
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
 def table(steps, evaluations):
-    yield "| step | tokens | training loss | held-out loss | tokens/s |"
+    counted, _ = units(evaluations)
+    yield f"| step | {counted} | training loss | held-out loss | {counted}/s |"
     yield "| --- | --- | --- | --- | --- |"
     for evaluation in evaluations:
         step = at_step(steps, evaluation)
@@ -184,11 +201,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", metavar="METRICS.jsonl")
     parser.add_argument("--svg", metavar="FILE", help="write the picture there")
+    parser.add_argument("--beside", metavar="METRICS.jsonl", help="another run, to compare held-out losses with")
     arguments = parser.parse_args()
     try:
         steps, evaluations = read_records(arguments.file)
+        beside = read_records(arguments.beside) if arguments.beside else None
+        if beside and not (beside[1] and evaluations):
+            raise BadFileError("--beside compares held-out losses, and a run has none (training.eval_steps)")
         if arguments.svg:
-            write_picture(arguments.svg, picture(steps, evaluations))
+            write_picture(arguments.svg, picture(steps, evaluations, beside))
     except OSError as error:
         sys.exit(f"learning_curve: {error.filename}: {error.strerror}")
     except (BadFileError, UnicodeDecodeError) as error:

@@ -2,11 +2,13 @@
 """Exports a cellular automaton of logic gates that learns to draw a checkerboard, and its data.
 
     python3 automaton.py FOLDER [--size 16] [--width 256] [--rollout 20] [--rows 1000]
+    python3 automaton.py --test out/automaton/model.pt [--size 16] [--rollout 20]
 
 As in "Differentiable Logic Cellular Automata" (Miotti et al., 2025), a cell has 8 bits, 16 perception kernels per bit,
 and an update network. Each gate has two fixed inputs and learns which of the 16 logic functions it computes. In
 training mode, a gate is the mean of the functions by their probabilities; in evaluation mode, the most probable one.
-Writes FOLDER/automaton.pt, FOLDER/train.safetensors and FOLDER/eval.safetensors.
+Writes FOLDER/automaton.pt, FOLDER/train.safetensors and FOLDER/eval.safetensors. With --test, prints how many cells a
+trained automaton draws wrong.
 """
 
 import argparse
@@ -106,14 +108,25 @@ def samples(rows, size, seed):
     return {"start": start, "board": board.expand(rows, size, size).contiguous()}
 
 
+def test(automaton, arguments):
+    automaton.eval().steps = arguments.rollout
+    batch = samples(2, arguments.size, 3)
+    with torch.no_grad():
+        wrong = automaton(batch["start"]) != batch["board"]
+    print(f"{wrong.sum()} of {wrong.numel()} cells are wrong after {arguments.rollout} steps")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("folder", type=pathlib.Path, nargs="?")
+    parser.add_argument("--test", metavar="FILE", help="a trained automaton")
     parser.add_argument("--size", type=int, default=16, help="cells per side of the grid")
     parser.add_argument("--width", type=int, default=256, help="gates per layer of the update network")
     parser.add_argument("--rollout", type=int, default=20, help="steps of the automaton per sample")
     parser.add_argument("--rows", type=int, default=1000, help="samples to train on")
     arguments = parser.parse_args()
+    if arguments.test:
+        return test(torch.jit.load(arguments.test), arguments)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     torch.jit.script(Automaton(arguments.width, arguments.rollout)).save(str(arguments.folder / "automaton.pt"))
     save_file(samples(arguments.rows, arguments.size, 1), arguments.folder / "train.safetensors")
