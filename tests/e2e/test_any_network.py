@@ -256,7 +256,8 @@ def test_a_checkpoint_of_other_code_is_refused(distilld, folder):
 def test_bf16_learns_too(distilld, folder):
     bf16 = {"/student/dtype": "bf16"}
     first, _ = run(distilld, folder, "start", {**bf16, "/training/max_steps": 1})
-    report, _ = run(distilld, folder, "out", {**bf16, "/dataset/eval": str(folder / "train.safetensors")})
+    report, out = run(distilld, folder, "out", {**bf16, "/dataset/eval": str(folder / "train.safetensors")})
+    assert "tokenizer" not in out and "vocabulary" not in out
     assert report["last"]["loss"] < 0.8 * first["last"]["loss"]
     assert report["eval_loss"] < first["last"]["loss"]
 

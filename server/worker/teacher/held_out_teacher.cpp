@@ -78,7 +78,8 @@ Kept keep_none(std::string why) {
 
 /// Disk.
 Kept open_kept(const HeldOutWish& wish) {
-    if (wish.tokens == 0) {
+    const bool storable = wish.info.kind != TeacherTargets::Kind::tensors;
+    if (wish.tokens == 0 || !storable) {
         return {};  // with several teachers, one without held-out rows
     }
     const Result<StoreManifest> wanted = manifest_of(wish);
