@@ -22,7 +22,7 @@ inline constexpr std::size_t kMaxDatasetFiles = 4096;
 inline constexpr std::size_t kMaxTeachers = 16;
 
 inline constexpr std::array kStoreFormatChoices{"auto", "full", "topk", "packed", "topp", "sampled"};
-inline constexpr std::array kStoreValuesChoices{"f16", "f32", "u8"};
+inline constexpr std::array kStoreValuesChoices{"f16", "f32", "u8", "bf16"};
 
 struct EvalSpec {
     std::uint64_t max_rows = 0;               ///< rows of the held-out set to evaluate, from the first; 0 = all

@@ -34,7 +34,8 @@ class SampleRules {
         refuse({"/student/init", "/student/config", "/student/tokenizer", "/student/lora", "/student/quantization",
                 "/dataset/packing", "/dataset/overflow", "/dataset/completion_only_loss", "/teachers",
                 "/teacher/model_dir", "/teacher/top_k", "/teacher/targets", "/training/gradient_checkpointing",
-                "/training/beta", "/training/temperature", "/eval/sample_prompts"},
+                "/teacher/store_format", "/teacher/store_p", "/teacher/store_samples", "/training/beta",
+                "/training/temperature", "/eval/sample_prompts"},
                "is for language models, not for /dataset/format \"tensors\"");
         if (reading_.given("/training/kd_ratio") && spec_.training.kd_ratio != (spec_.has_teacher() ? 1.0 : 0.0)) {
             conflict("/training/kd_ratio", "is for language models: give the terms of /training/losses weights");
@@ -43,7 +44,8 @@ class SampleRules {
             conflict("/dataset/sequence_length", "is for tokens: a sample is one position");
         }
         spec_.dataset.sequence_length = 1;
-        for (Dtype* dtype : {&spec_.student.dtype, spec_.teacher() ? &spec_.teacher()->dtype : nullptr}) {
+        const bool local = spec_.teacher() != nullptr && !local_model_of(*spec_.teacher()).empty();
+        for (Dtype* dtype : {&spec_.student.dtype, local ? &spec_.teacher()->dtype : nullptr}) {
             if (dtype != nullptr && *dtype == Dtype::auto_select) {
                 *dtype = Dtype::fp32;  // what the module computes in is part of its author's design
             }
@@ -54,11 +56,10 @@ class SampleRules {
         if (trains() && module) {
             check_losses();
         }
-        if (!trains()) {
-            conflict("/dataset/format", "is \"tensors\", which a generate job does not take yet");
-        }
         if (const TeacherSpec* teacher = spec_.teacher()) {
-            require("/teacher/inputs", teacher->inputs, "the tensors of the data that the teacher gets");
+            if (can_be_asked(*teacher)) {
+                require("/teacher/inputs", teacher->inputs, "the tensors of the data that the teacher gets");
+            }
             require("/teacher/outputs", teacher->outputs, "the names of the tensors that the teacher returns");
         }
     }

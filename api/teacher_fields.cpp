@@ -197,7 +197,8 @@ std::vector<SpecField> teacher_fields() {
         {.pointer = "/teacher/store_values",
          .kind = names_kind(&TeacherSpec::store_values, kStoreValuesChoices),
          .decides_weights = yes,
-         .help = "precision of the values in a new store: f16, f32 (full and topk) or u8 (packed and topp)"},
+         .help = "precision of the values in a new store: f16, f32 (full, topk and samples), u8 (packed and topp) "
+                 "or bf16 (samples)"},
         {.pointer = "/teacher/store_p",
          .kind = make_number(&TeacherSpec::store_p, {.ends = Ends::open_min}),
          .decides_weights = yes,

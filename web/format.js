@@ -37,11 +37,13 @@ export function duration(seconds) {
     return `${Math.floor(total / 86400)} d ${Math.floor((total % 86400) / 3600)} h`;
 }
 
-/** 1.5k tok/s, as the command line has it. */
-export function rate(value) {
+/** 1.5k tok/s, or samples/s, as the command line has it. */
+export function rate(progress) {
+    const value = progress?.tokens_per_second;
     if (!known(value)) return NOTHING;
-    if (value >= 1e6) return `${(value / 1e6).toFixed(1)}M tok/s`;
-    return value >= 1000 ? `${(value / 1000).toFixed(1)}k tok/s` : `${Math.round(value)} tok/s`;
+    const unit = progress.of_samples ? "samples/s" : "tok/s";
+    if (value >= 1e6) return `${(value / 1e6).toFixed(1)}M ${unit}`;
+    return value >= 1000 ? `${(value / 1000).toFixed(1)}k ${unit}` : `${Math.round(value)} ${unit}`;
 }
 
 /** 12.3 MiB */

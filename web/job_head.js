@@ -6,15 +6,20 @@ import { duration, lossName, moment, number, rate, share, whole } from "./format
 import { makeState } from "./jobs_view.js";
 import { generates, verbsOf } from "./verbs.js";
 
+const lossUnit = (job) => (job.progress?.of_samples ? "" : ", nats/token");
+
 /** [caption or what makes one of a job, text of a job]; one that is null is left out. Losses are in nats per token. */
 const FACTS = [
     ["time left", (job, progress) => (job.state === "running" ? duration(progress.seconds_remaining) : null)],
-    ["speed", (_, progress) => rate(progress.tokens_per_second)],
+    ["speed", (_, progress) => rate(progress)],
     [
-        (job) => `${lossName(job.resolved_spec)}, nats/token`,
+        (job) => `${lossName(job.resolved_spec)}${lossUnit(job)}`,
         (job, progress) => (generates(job) ? null : number(progress.loss)),
     ],
-    ["held-out cross entropy, nats/token", (job) => (generates(job) ? null : number(job.eval_loss))],
+    [
+        (job) => (job.progress?.of_samples ? "held-out loss" : "held-out cross entropy, nats/token"),
+        (job) => (generates(job) ? null : number(job.eval_loss)),
+    ],
     [
         "KL from the teacher, held-out, nats/token",
         (job) => (job.eval_kl === null || job.eval_kl === undefined ? null : number(job.eval_kl)),
@@ -23,7 +28,7 @@ const FACTS = [
     ["student waits", (job, progress) => (generates(job) ? null : share(progress.stall_fraction))],
     ["learning rate", (job, progress) => (generates(job) ? null : number(progress.learning_rate))],
     ["time so far", (_, progress) => duration(progress.seconds_elapsed)],
-    ["tokens", (_, progress) => whole(progress.tokens)],
+    [(job) => (job.progress?.of_samples ? "samples" : "tokens"), (_, progress) => whole(progress.tokens)],
     ["arithmetic", (job) => job.dtype ?? null],
     ["created", (job) => moment(job.created_at)],
     ["finished", (job) => (job.finished_at ? moment(job.finished_at) : null)],

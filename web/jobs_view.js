@@ -71,7 +71,7 @@ function makeRow(chosen, onChoice) {
             const steps = `${whole(progress.step ?? 0)} of ${whole(progress.total_steps)}`;
             setText(done, job.progress ? `${steps} ${generates(job) ? "rows" : "steps"}` : "not started");
             setText(loss.value, number(progress.loss));
-            setText(speed.value, rate(progress.tokens_per_second));
+            setText(speed.value, rate(progress));
             setText(left.value, job.state === "running" ? duration(progress.seconds_remaining) : "–");
             setText(created.value, moment(job.created_at));
             const place = job.queue_position ? `number ${job.queue_position} in the queue` : "";

@@ -344,6 +344,7 @@ class LoadedModule final : public LocalModel {
         info.deterministic = same_targets(*first, *second);
         info.description = module_->description();
         info.fingerprint = teacher_fingerprint(*first);
+        info.tensors = without_values(first->tensors);
         return info;
     }
 

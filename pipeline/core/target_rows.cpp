@@ -300,6 +300,13 @@ std::optional<std::string> find_missing_row(const TeacherTargets& targets, const
     return std::nullopt;
 }
 
+std::vector<SampleTensor> without_values(std::vector<SampleTensor> tensors) {
+    for (SampleTensor& tensor : tensors) {
+        tensor.values.bytes = {};
+    }
+    return tensors;
+}
+
 TopKReducer::TopKReducer(std::uint32_t rows, std::uint32_t columns, std::uint32_t width, std::uint32_t k)
     : rows_(rows), columns_(columns), k_(std::min(k, width)), storage_(std::make_shared<Storage>()) {
     const std::size_t positions = std::size_t{rows} * columns;

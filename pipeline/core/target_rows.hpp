@@ -32,6 +32,9 @@ namespace distilld {
 /// One id of an i32 or u32 array; negative ids become large numbers.
 [[nodiscard]] std::uint32_t element_as_id(const ArrayView& array, std::size_t index);
 
+/// Names, shapes and types alone.
+[[nodiscard]] std::vector<SampleTensor> without_values(std::vector<SampleTensor> tensors);
+
 /// Reduces rows of logits to the k most probable ids (equal logits: the smaller id first), their log-softmax and the
 /// log of the remaining mass, summed over the other ids so that a tiny tail is not lost to cancellation. Sums are taken
 /// in double precision.

@@ -195,6 +195,7 @@ struct StartedEvent {
     std::uint32_t micro_batches = 0;
     std::string tokenizer{};  ///< the tokenizer that read the data, in one line
     std::string store{};  ///< folder that a generate job writes; steps are rows of the dataset then. Empty: training
+    bool of_samples = false;  ///< as ProgressEvent::of_samples
 };
 
 /// The student's continuation of a prompt.

@@ -275,6 +275,7 @@ class StagedGenerateGraph final : public GenerateGraph {
         const StoreProgress stored = writer_.progress();
         ProgressEvent event;
         event.generates = true;
+        event.of_samples = options_.of_samples;
         event.step = stored.held_rows;
         event.total_steps = stored.rows;
         event.stages = {plan_.times(), teacher_.times(), decode_.times()};

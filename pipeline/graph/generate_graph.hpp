@@ -19,6 +19,7 @@ namespace distilld {
 struct GenerateOptions {
     TeacherStageOptions teacher;   ///< scheduler.first and .end are set by the graph
     std::uint32_t batch_rows = 8;  ///< rows per request
+    bool of_samples = false;       ///< as ProgressEvent::of_samples
     /// Minimum time between two progress events, except for the last.
     std::chrono::nanoseconds progress_interval = std::chrono::milliseconds(200);
     /// Maximum time between two looks at a store that others write too; each look also shows them that we are alive.

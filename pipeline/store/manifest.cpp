@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <set>
 #include <string>
 
 #include "base/files/files.hpp"
@@ -22,6 +24,7 @@ constexpr std::uint64_t kWantedShards = 64;
 constexpr std::uint64_t kMinShardRows = 64;
 constexpr std::uint32_t kMaxEntries = 65536;
 constexpr std::uint32_t kMaxCounted = 255;  // maximum count in a byte
+constexpr std::uint64_t kMaxSampleElements = std::uint64_t{1} << 31U;
 
 std::filesystem::path manifest_file(const std::filesystem::path& folder) {
     return folder / "manifest.json";
@@ -38,7 +41,61 @@ bool has_k(StoreFormat format) {
 /// Whether the format supports these values.
 bool takes(StoreFormat format, StoreValues values) {
     const bool bits = format == StoreFormat::packed || format == StoreFormat::topp;
-    return values == StoreValues::f16 || (values == StoreValues::u8) == bits;
+    switch (values) {
+        case StoreValues::f16:
+            return true;
+        case StoreValues::f32:
+            return !bits;
+        case StoreValues::u8:
+            return bits;
+        case StoreValues::bf16:
+            return format == StoreFormat::tensors;
+    }
+    return false;
+}
+
+/// Names of what takes() allows.
+std::string values_of(StoreFormat format) {
+    std::string names;
+    for (const StoreValues values : {StoreValues::f16, StoreValues::f32, StoreValues::u8, StoreValues::bf16}) {
+        if (takes(format, values)) {
+            names += std::string(names.empty() ? "" : " or ") + to_string(values);
+        }
+    }
+    return names;
+}
+
+/// Sizes are checked before anything is multiplied or allocated.
+Result<void> complete_tensors(StoreManifest& manifest) {
+    if (manifest.format != StoreFormat::tensors) {
+        manifest.tensors.clear();
+        return {};
+    }
+    manifest.vocabulary = 0;
+    if (manifest.sequence_length != 1) {
+        return out_of_range("sequence_length", std::to_string(manifest.sequence_length), "1 with format tensors");
+    }
+    std::uint64_t elements = 0;
+    std::set<std::string> names;
+    for (const StoredTensor& tensor : manifest.tensors) {
+        std::uint64_t count = 1;
+        for (const std::int64_t size : tensor.shape) {
+            if (size < 1 || static_cast<std::uint64_t>(size) > kMaxSampleElements / count) {
+                return out_of_range("tensor " + tensor.name, "of size " + std::to_string(size),
+                                    "1 to 2^31 elements per sample");
+            }
+            count *= static_cast<std::uint64_t>(size);
+        }
+        elements += count;
+        if (tensor.name.empty() || !names.insert(tensor.name).second || elements > kMaxSampleElements) {
+            return out_of_range("tensors", "\"" + tensor.name + "\" after " + std::to_string(names.size()) + " others",
+                                "different names of at most 2^31 elements per sample together");
+        }
+    }
+    if (names.empty()) {
+        return out_of_range("tensors", "empty", "at least one");
+    }
+    return {};
 }
 
 Result<void> complete_format(StoreManifest& manifest) {
@@ -47,10 +104,8 @@ Result<void> complete_format(StoreManifest& manifest) {
         manifest.values = StoreValues::f16;
     }
     if (!takes(format, manifest.values)) {
-        return out_of_range(
-            "values", to_string(manifest.values),
-            std::string(format == StoreFormat::packed || format == StoreFormat::topp ? "f16 or u8" : "f16 or f32") +
-                " with format " + to_string(format));
+        return out_of_range("values", to_string(manifest.values),
+                            values_of(format) + " with format " + to_string(format));
     }
     manifest.k =
         has_k(format) ? std::min<std::uint32_t>(manifest.k, static_cast<std::uint32_t>(manifest.vocabulary)) : 0;
@@ -79,7 +134,10 @@ Result<StoreManifest> complete_manifest(StoreManifest manifest) {
     if (manifest.version != StoreManifest::kVersion) {
         return out_of_range("version", std::to_string(manifest.version), std::to_string(StoreManifest::kVersion));
     }
-    if (manifest.vocabulary < 1 || manifest.vocabulary > 0x7FFFFFFFU) {
+    if (auto completed = complete_tensors(manifest); !completed) {
+        return completed.error();
+    }
+    if (manifest.format != StoreFormat::tensors && (manifest.vocabulary < 1 || manifest.vocabulary > 0x7FFFFFFFU)) {
         return out_of_range("vocabulary", std::to_string(manifest.vocabulary), "1 to 2147483647");
     }
     if (manifest.rows < 1 || manifest.rows > (std::uint64_t{1} << 40U)) {
@@ -110,7 +168,7 @@ Result<StoreManifest> complete_manifest(StoreManifest manifest) {
 std::optional<std::string> find_difference(const StoreManifest& stored, const StoreManifest& wanted) {
     const auto left = write_fields(stored);
     const auto right = write_fields(wanted);
-    for (const char* field : {"version", "format", "values", "k", "p", "samples", "vocabulary", "rows",
+    for (const char* field : {"version", "format", "values", "k", "p", "samples", "tensors", "vocabulary", "rows",
                               "sequence_length", "temperature", "dataset_hash", "tokenizer_hash"}) {
         if (left.at(field) != right.at(field)) {
             return std::string(field) + " is " + to_text(left.at(field)) + ", " + to_text(right.at(field)) +
@@ -120,9 +178,15 @@ std::optional<std::string> find_difference(const StoreManifest& stored, const St
     return std::nullopt;
 }
 
+std::uint64_t element_count(const StoredTensor& tensor) noexcept {
+    return std::accumulate(
+        tensor.shape.begin(), tensor.shape.end(), std::uint64_t{1},
+        [](std::uint64_t count, std::int64_t size) { return count * static_cast<std::uint64_t>(size); });
+}
+
 std::uint64_t max_token_bytes(const StoreManifest& manifest) noexcept {
     const std::uint64_t value_bytes =
-        manifest.values == StoreValues::f32 ? 4 : (manifest.values == StoreValues::f16 ? 2 : 1);
+        manifest.values == StoreValues::f32 ? 4 : (manifest.values == StoreValues::u8 ? 1 : 2);
     const std::uint64_t ids = packed_bytes(manifest.k, id_bits(manifest.vocabulary));
     const std::uint64_t tail = manifest.values == StoreValues::u8 ? 6 : 4;
     switch (manifest.format) {
@@ -136,6 +200,11 @@ std::uint64_t max_token_bytes(const StoreManifest& manifest) noexcept {
             return 1 + ids + manifest.k * value_bytes + tail;
         case StoreFormat::sampled:
             return 1 + packed_bytes(manifest.samples, id_bits(manifest.vocabulary)) + manifest.samples;
+        case StoreFormat::tensors:
+            return std::accumulate(manifest.tensors.begin(), manifest.tensors.end(), std::uint64_t{0},
+                                   [value_bytes](std::uint64_t bytes, const StoredTensor& tensor) {
+                                       return bytes + element_count(tensor) * value_bytes;
+                                   });
     }
     return 0;
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/describes.hpp"
 #include "base/enum_names.hpp"
@@ -19,16 +20,26 @@ enum class StoreFormat {
     packed,   ///< the same with ids of ceil(log2 V) bits
     topp,     ///< as packed, with only as many entries as reach probability p together, at most k
     sampled,  ///< draws from the whole distribution: unbiased, unlike the k most probable
+    tensors,  ///< not of a distribution: the named outputs for a sample
 };
-BOOST_DESCRIBE_ENUM(StoreFormat, full, topk, packed, topp, sampled)
+BOOST_DESCRIBE_ENUM(StoreFormat, full, topk, packed, topp, sampled, tensors)
 
-/// How logits or log-probabilities are kept.
+/// How logits, log-probabilities or the elements of tensors are kept.
 enum class StoreValues {
     f16,
-    f32,  ///< full and topk only: an f32 teacher's values, bit for bit
-    u8,   ///< packed and topp only: steps of 1/255 of the range from a position's first to its last entry
+    f32,   ///< full, topk and tensors only: an f32 teacher's values, bit for bit
+    u8,    ///< packed and topp only: steps of 1/255 of the range from a position's first to its last entry
+    bf16,  ///< tensors only
 };
-BOOST_DESCRIBE_ENUM(StoreValues, f16, f32, u8)
+BOOST_DESCRIBE_ENUM(StoreValues, f16, f32, u8, bf16)
+
+/// An output of the teacher in a store of format tensors.
+struct StoredTensor {
+    std::string name;
+    std::vector<std::int64_t> shape;  ///< of one sample
+};
+
+BOOST_DESCRIBE_STRUCT(StoredTensor, (), (name, shape))
 
 /// Bits of a packed token id: ceil(log2 vocabulary), at least 1.
 [[nodiscard]] constexpr std::uint32_t id_bits(std::uint64_t vocabulary) noexcept {
@@ -49,7 +60,8 @@ struct StoreManifest {
     std::uint32_t k = 0;                    ///< entries per position (topk, packed) or their maximum (topp); else 0
     double p = 0;                           ///< topp: the mass to reach, above 0, at most 1; else 0
     std::uint32_t samples = 0;              ///< sampled: draws per position, 1 to 255; else 0
-    std::uint64_t vocabulary = 0;           ///< ids are below it
+    std::vector<StoredTensor> tensors;      ///< format tensors: the outputs, in their order; else empty
+    std::uint64_t vocabulary = 0;           ///< ids are below it; 0 with format tensors
     std::uint64_t rows = 0;                 ///< of the dataset
     std::uint32_t sequence_length = 0;      ///< maximum columns of a batch
     std::uint32_t shard_rows = 0;           ///< rows [i·R, (i+1)·R) are shard i; 0 for a new store: chosen by size
@@ -68,7 +80,7 @@ struct StoreManifest {
 };
 
 BOOST_DESCRIBE_STRUCT(StoreManifest, (),
-                      (version, format, values, k, p, samples, vocabulary, rows, sequence_length, shard_rows,
+                      (version, format, values, k, p, samples, tensors, vocabulary, rows, sequence_length, shard_rows,
                        temperature, dataset_hash, tokenizer_hash, teacher, teacher_name, teacher_tokenizer, generator))
 
 /// A sealed shard: one line of DIR/shards.jsonl.
@@ -99,6 +111,9 @@ Result<StoreManifest> complete_manifest(StoreManifest manifest);
 
 /// Maximum bytes of a position in a shard, without the overhead per row.
 [[nodiscard]] std::uint64_t max_token_bytes(const StoreManifest& manifest) noexcept;
+
+/// Elements of the tensor in one sample.
+[[nodiscard]] std::uint64_t element_count(const StoredTensor& tensor) noexcept;
 
 /// Whether the folder has a store, complete or not.
 [[nodiscard]] bool store_exists(const std::filesystem::path& folder);

@@ -24,6 +24,8 @@ const char* dtype_name(ElementType type) {
     switch (type) {
         case ElementType::f16:
             return "F16";
+        case ElementType::bf16:
+            return "BF16";
         case ElementType::f32:
             return "F32";
         case ElementType::i32:

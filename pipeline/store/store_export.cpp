@@ -14,6 +14,9 @@ constexpr std::uint32_t kDefaultEntries = 64;
 
 /// Returns why the store cannot be converted to this format; empty if it can.
 std::string refusal(const StoreManifest& from, const StoreManifest& to) {
+    if (from.format == StoreFormat::tensors && to.format == StoreFormat::tensors) {
+        return {};
+    }
     if (from.format == StoreFormat::full) {
         return {};
     }
@@ -42,6 +45,13 @@ boost::json::array floats_of(const ArrayView& array, std::size_t first, std::siz
 boost::json::object position_line(const TeacherTargets& targets, std::uint64_t row, std::size_t position) {
     boost::json::object line;
     line["row"] = row;
+    if (targets.kind == TeacherTargets::Kind::tensors) {
+        for (const SampleTensor& tensor : targets.tensors) {
+            const std::size_t count = tensor.values.bytes.size() / element_size(tensor.values.type);
+            line[tensor.name] = floats_of(tensor.values, 0, count);
+        }
+        return line;
+    }
     line["position"] = position;
     if (targets.kind == TeacherTargets::Kind::logits) {
         line["logits"] = floats_of(targets.values, position * targets.width, targets.width);

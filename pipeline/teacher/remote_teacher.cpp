@@ -58,6 +58,7 @@ class RemoteTeacher final : public TeacherSource {
           replicas_(io_, options_, settings_) {
         settings_->spec = std::move(spec);
         settings_->max_response_bytes = options_.max_response_bytes;
+        settings_->samples = options_.samples;
         // Idle buffers count against no window, so they must be small compared with it.
         settings_->buffers = std::make_shared<BufferPool>(
             std::min<std::uint64_t>(options_.max_idle_buffer_bytes, settings_->spec.window_bytes / 10));
@@ -79,6 +80,10 @@ class RemoteTeacher final : public TeacherSource {
         if (spec.targets == TargetsChoice::hidden && !protocol->has_hidden_states) {
             return invalid_input(std::string("/teacher/targets: is hidden, but protocol '") + to_string(spec.protocol) +
                                  "' has no hidden states");
+        }
+        if (!spec.outputs.empty() && !protocol->has_samples) {
+            return invalid_input(std::string("/teacher/protocol: '") + to_string(spec.protocol) +
+                                 "' has no named tensors, which teachers of samples need");
         }
         HttpPoolOptions pool_options;
         pool_options.user_agent = std::string("distilld/") + kVersion;
@@ -110,7 +115,7 @@ class RemoteTeacher final : public TeacherSource {
             tls = std::move(*made);
         }
         for (const EndpointUrl& url : urls) {
-            auto adapter = protocol->make_adapter({url, spec.model, settings_->buffers});
+            auto adapter = protocol->make_adapter({url, spec.model, settings_->buffers, spec.inputs, spec.outputs});
             if (!adapter) {
                 return at_endpoint(replicas_.all().size(), adapter.error());
             }

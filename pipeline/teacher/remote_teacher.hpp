@@ -24,6 +24,8 @@ struct RemoteTeacherOptions {
     /// Sequences of a micro-batch, and positions of each: the probe checks that an endpoint accepts them.
     std::uint32_t batch_rows = 1;
     std::uint32_t batch_columns = 1;
+    /// Of a teacher of samples: what the probe asks about. Null: the teacher answers tokens.
+    std::shared_ptr<const TokenBatch> samples;
     /// Called on `io` with warnings (a larger vocabulary, an endpoint that fails the probe, or joins late and answers
     /// differently, replicas that differ during the run). May be empty.
     std::function<void(const std::string&)> on_warning;

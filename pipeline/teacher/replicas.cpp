@@ -12,6 +12,7 @@
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/core/choice_of_targets.hpp"
+#include "pipeline/core/target_rows.hpp"
 #include "pipeline/teacher/probe/teacher_fingerprint.hpp"
 
 namespace distilld {
@@ -280,6 +281,7 @@ Result<TeacherInfo> Replicas::sum_up(Probed& probed) {
     }
     const TeacherTargets& answer = reference_->targets;
     info.kind = answer.kind;
+    info.tensors = without_values(answer.tensors);
     info.width = answer.width;
     info.top_k = answer.kind == TeacherTargets::Kind::topk ? answer.width : 0;
     info.vocabulary_size = answer.kind == TeacherTargets::Kind::logits ? answer.width : answer.vocabulary;

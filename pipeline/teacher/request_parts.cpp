@@ -30,6 +30,9 @@ bool fits(const ArrayView& array, std::size_t positions, std::size_t count) {
 
 std::optional<std::string> shape_defect(const AnsweredPart& answered) {
     const TeacherTargets& targets = answered.targets;
+    if (targets.kind == TeacherTargets::Kind::tensors) {
+        return std::nullopt;  // the codec has compared them with the request
+    }
     if (targets.rows != answered.part.rows || targets.columns != answered.part.columns || targets.width == 0) {
         return "has rows for [" + std::to_string(targets.rows) + ", " + std::to_string(targets.columns) + "] positions";
     }
@@ -49,8 +52,12 @@ std::optional<std::string> shape_defect(const AnsweredPart& answered) {
 /// Whether the arrays of both can be joined.
 bool alike(const TeacherTargets& a, const TeacherTargets& b) {
     const bool ids_alike = a.kind != TeacherTargets::Kind::topk || a.ids.type == b.ids.type;
-    return a.kind == b.kind && a.width == b.width && a.values.type == b.values.type && ids_alike &&
-           a.tail.bytes.empty() == b.tail.bytes.empty() && a.tail.type == b.tail.type;
+    const auto same_form = [](const SampleTensor& one, const SampleTensor& other) {
+        return one.name == other.name && one.sample_shape == other.sample_shape && one.values.type == other.values.type;
+    };
+    return a.kind == b.kind && a.width == b.width && std::ranges::equal(a.tensors, b.tensors, same_form) &&
+           a.values.type == b.values.type && ids_alike && a.tail.bytes.empty() == b.tail.bytes.empty() &&
+           a.tail.type == b.tail.type;
 }
 
 /// One array of the joined targets, with `bytes_each` bytes per position. Positions without a part stay zero.
@@ -143,6 +150,29 @@ TeacherTargets copy_together(const TokenBatch& tokens, const std::vector<Answere
     return targets;
 }
 
+/// The same for outputs for samples. Each part has all of its rows, and the parts are in the order of the rows.
+TeacherTargets concatenated(const TokenBatch& samples, const std::vector<AnsweredPart>& parts) {
+    TeacherTargets targets;
+    targets.kind = TeacherTargets::Kind::tensors;
+    targets.rows = samples.rows;
+    targets.columns = samples.columns;
+    auto arrays = std::make_shared<std::vector<std::vector<std::byte>>>();
+    for (std::size_t i = 0; i < parts.front().targets.tensors.size(); ++i) {
+        std::vector<std::byte>& bytes = arrays->emplace_back();
+        for (const AnsweredPart& part : parts) {
+            const auto more = part.targets.tensors[i].values.bytes;
+            bytes.insert(bytes.end(), more.begin(), more.end());
+        }
+        targets.held_bytes += bytes.size();
+    }
+    targets.tensors = parts.front().targets.tensors;
+    for (std::size_t i = 0; i < targets.tensors.size(); ++i) {
+        targets.tensors[i].values.bytes = (*arrays)[i];
+    }
+    targets.owner = std::move(arrays);
+    return targets;
+}
+
 }  // namespace
 
 RequestPart whole_batch(const TokenBatch& tokens) noexcept {
@@ -218,6 +248,9 @@ Result<TeacherTargets> join_targets(const TokenBatch& tokens, std::vector<Answer
     }
     if (whole) {
         return std::move(parts.front().targets);
+    }
+    if (parts.front().targets.kind == TeacherTargets::Kind::tensors) {
+        return concatenated(tokens, parts);
     }
     masked = masked || std::find(covered.begin(), covered.end(), false) != covered.end();
     return copy_together(tokens, parts, masked);

@@ -29,6 +29,13 @@ std::string entries_of(const StoreManifest& manifest) {
             return std::to_string(manifest.samples) + " samples";
         case StoreFormat::topp:
             return "top-p " + std::to_string(manifest.p) + " of at most " + std::to_string(manifest.k) + " entries";
+        case StoreFormat::tensors: {
+            std::string names;
+            for (const StoredTensor& tensor : manifest.tensors) {
+                names += (names.empty() ? "outputs " : ", ") + tensor.name;
+            }
+            return names;
+        }
         case StoreFormat::topk:
         case StoreFormat::packed:
             break;
@@ -73,6 +80,12 @@ class StoreTeacher final : public TeacherSource {
         TeacherInfo info;
         const bool full = manifest.format == StoreFormat::full;
         info.kind = full ? TeacherTargets::Kind::logits : TeacherTargets::Kind::topk;
+        if (manifest.format == StoreFormat::tensors) {
+            info.kind = TeacherTargets::Kind::tensors;
+            for (const StoredTensor& tensor : manifest.tensors) {
+                info.tensors.push_back({tensor.name, tensor.shape, {}});
+            }
+        }
         info.vocabulary_size = manifest.vocabulary;
         info.top_k = full ? 0 : std::max(manifest.k, manifest.samples);
         info.width = full ? static_cast<std::uint32_t>(manifest.vocabulary) : info.top_k;
@@ -287,10 +300,22 @@ Result<void> check_store(const StoreManifest& manifest, const StoreWish& wish) {
     if (wish.top_k != 0 && cut && manifest.k != std::min<std::uint64_t>(wish.top_k, manifest.vocabulary)) {
         return differs("number of entries per token", text(manifest.k), text(wish.top_k), "/teacher/top_k");
     }
+    for (const std::string& output : wish.outputs) {
+        if (std::ranges::find(manifest.tensors, output, &StoredTensor::name) == manifest.tensors.end()) {
+            return invalid_input("/teacher/outputs: names \"" + output + "\", but the store holds " +
+                                 entries_of(manifest));
+        }
+    }
     return {};
 }
 
 AnswerSize stored_answer_size(const StoreManifest& manifest, std::uint32_t rows, std::uint32_t columns) {
+    if (manifest.format == StoreFormat::tensors) {
+        AnswerSize size;
+        size.held_bytes = rows * max_token_bytes(manifest);
+        size.max_wire_bytes = 0;
+        return size;
+    }
     const bool full = manifest.format == StoreFormat::full;
     const std::uint64_t entries = full ? manifest.vocabulary : std::max(manifest.k, manifest.samples);
     const std::uint64_t value = manifest.values == StoreValues::f16 && (full || manifest.format == StoreFormat::topk)

@@ -39,9 +39,10 @@ struct StoreWish {
     std::string dataset_hash;
     std::uint64_t rows = 0;
     std::uint32_t sequence_length = 0;
-    std::uint32_t vocabulary = 0;     ///< of the student
-    std::uint32_t top_k = 0;          ///< 0 = as in the store
-    std::string tokenizer_hash = {};  ///< empty = unknown
+    std::uint32_t vocabulary = 0;           ///< of the student
+    std::uint32_t top_k = 0;                ///< 0 = as in the store
+    std::string tokenizer_hash = {};        ///< empty = unknown
+    std::vector<std::string> outputs = {};  ///< of a teacher of samples, by name
 };
 
 /// Checks that the store belongs to the data. Errors (invalid_input) begin with /teacher/store and name both values.

@@ -27,8 +27,9 @@ struct TeacherSettings {
     std::uint64_t max_response_bytes = 0;
     std::shared_ptr<BufferPool> buffers;
     boost::asio::any_io_executor decode;
-    std::uint32_t vocabulary = 0;  ///< the student's; 0 before the probe
-    std::uint32_t logits = 0;      ///< width of a row of logits; 0 before the probe, or without logits
+    std::shared_ptr<const TokenBatch> samples;  ///< what the probe asks a teacher of samples about; null: of tokens
+    std::uint32_t vocabulary = 0;               ///< the student's; 0 before the probe
+    std::uint32_t logits = 0;                   ///< width of a row of logits; 0 before the probe, or without logits
 
     [[nodiscard]] TargetsWanted wanted() const noexcept {
         return {spec.top_k, logits != 0 ? logits : vocabulary, spec.targets, vocabulary};

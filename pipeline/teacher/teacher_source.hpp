@@ -71,6 +71,7 @@ struct TeacherInfo {
     std::uint64_t vocabulary_size = 0;  ///< 0 = unknown (top-k only)
     std::uint32_t top_k = 0;            ///< k that the teacher honours; 0 = all tokens
     bool deterministic = true;          ///< the same request twice gave the same bytes
+    std::vector<SampleTensor> tensors;  ///< with kind tensors: names, shapes and types; no values
     std::vector<std::size_t> absent;   ///< endpoints that were not up; each joins with the first fetch that finds it up
     std::vector<std::size_t> refused;  ///< endpoints that are up and failed; each joins with the first fetch that
                                        ///< finds it fixed

@@ -50,6 +50,16 @@ std::string tokens_text(const StartedEvent& started) {
            " tokens";
 }
 
+const char* rate_unit(const ProgressEvent& progress) {
+    return progress.of_samples ? " samples/s" : " tok/s";
+}
+
+/// "  tokens/s        1234\n"
+std::string rate_figure(const ProgressEvent& last) {
+    return (last.of_samples ? "  samples/s       " : "  tokens/s        ") + formatted("%.0f", last.tokens_per_second) +
+           "\n";
+}
+
 /// On one line, whatever the student generates.
 std::string quoted(const std::string& text) {
     std::string shown = "\"";
@@ -105,7 +115,7 @@ std::string generate_line(const ProgressEvent& progress) {
     if (progress.fetch.store) {
         text += " (" + std::to_string(progress.fetch.store->sealed_rows) + " sealed)";
     }
-    text += " | " + count_text(progress.tokens_per_second) + " tok/s";
+    text += " | " + count_text(progress.tokens_per_second) + rate_unit(progress);
     if (progress.fetch.endpoints.size() > 1) {
         text += " (";
         for (const EndpointCounters& endpoint : progress.fetch.endpoints) {
@@ -148,12 +158,13 @@ std::string generate_summary(const FinishedEvent& finished) {
     const StoreCounters store = last.fetch.store.value_or(StoreCounters{});
     std::string text =
         "finished: " + counted(last.step, "row") + " in the store, after " + duration_text(last.seconds_elapsed) + "\n";
-    text += "  tokens/s        " + formatted("%.0f", last.tokens_per_second) + "\n";
+    text += rate_figure(last);
     if (last.fetch.requests != 0) {
         text += teacher_figures(last.fetch);
     }
     for (const EndpointCounters& endpoint : last.fetch.endpoints) {
-        text += "  endpoint        " + endpoint.endpoint + ": " + std::to_string(endpoint.tokens) + " tokens\n";
+        text += "  endpoint        " + endpoint.endpoint + ": " + std::to_string(endpoint.tokens) +
+                (last.of_samples ? " samples\n" : " tokens\n");
     }
     text += "  bytes           " + std::to_string(store.sealed_bytes) + "\n";
     return text + "  store           " + finished.output + "\n";
@@ -168,7 +179,7 @@ std::string progress_line(const ProgressEvent& progress) {
     std::string text = "step " + std::to_string(progress.step) + "/" + std::to_string(progress.total_steps);
     text += std::string(" ") + loss_kind(progress) + (*loss_kind(progress) == 0 ? "loss " : " loss ") +
             loss_text(progress.loss, progress.of_samples) + " lr " + formatted("%.1e", progress.learning_rate);
-    text += " | " + count_text(progress.tokens_per_second) + (progress.of_samples ? " samples/s" : " tok/s");
+    text += " | " + count_text(progress.tokens_per_second) + rate_unit(progress);
     text += " | ETA " + duration_text(progress.seconds_remaining);
     text += " | stall " + percent(progress.stall_fraction);
     if (progress.nonfinite_steps != 0) {
@@ -205,8 +216,7 @@ std::string summary(const FinishedEvent& finished) {
     if (finished.exported_eval_loss) {
         text += "    as exported   " + loss_text(*finished.exported_eval_loss, last.of_samples) + held_out;
     }
-    text += (last.of_samples ? "  samples/s       " : "  tokens/s        ") +
-            formatted("%.0f", last.tokens_per_second) + "\n";
+    text += rate_figure(last);
     text += "  student stall   " + percent(last.stall_fraction) + "\n";
     if (last.fetch.requests != 0) {
         text += "  teacher hidden  " + percent(last.teacher_hidden_fraction) + "\n";
@@ -261,17 +271,20 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
             write_(progress_line(*progress) + "\n");
         }
     } else if (const auto* started = std::get_if<StartedEvent>(&event)) {
-        std::string text = "training " + count_text(static_cast<double>(started->parameters)) + " parameters (" +
-                           started->dtype + ") on " + tokens_text(*started) + " in " +
-                           counted(started->dataset_rows, "row") + ": " + counted(started->total_steps, "step") +
-                           " of up to " + std::to_string(started->batch_size) + " x " +
-                           std::to_string(started->micro_batches) + " sequences";
+        std::string text =
+            "training " + count_text(static_cast<double>(started->parameters)) + " parameters (" + started->dtype +
+            ") on " +
+            (started->of_samples ? counted(started->dataset_rows, "sample")
+                                 : tokens_text(*started) + " in " + counted(started->dataset_rows, "row")) +
+            ": " + counted(started->total_steps, "step") + " of up to " + std::to_string(started->batch_size) + " x " +
+            std::to_string(started->micro_batches) + (started->of_samples ? " samples" : " sequences");
         if (started->first_step != 0) {
             text += ", from step " + std::to_string(started->first_step);
         }
         if (!started->store.empty()) {
             text = "generating " + std::to_string(started->total_steps - started->first_step) + " of " +
-                   counted(started->total_steps, "row") + " (" + tokens_text(*started) + ") into " + started->store;
+                   counted(started->total_steps, "row") +
+                   (started->of_samples ? "" : " (" + tokens_text(*started) + ")") + " into " + started->store;
         }
         line(text);
         if (!started->tokenizer.empty()) {

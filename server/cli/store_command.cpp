@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/format.hpp"
+#include "base/join.hpp"
 #include "base/json_fields.hpp"
 #include "distilld_version.hpp"
 #include "pipeline/store/store_checks.hpp"
@@ -109,6 +110,16 @@ json::object inspection(const StoreReader& reader, const Figures& figures, const
     return report;
 }
 
+/// "outputs y [10], h [32]"
+std::string outputs_text(const StoreManifest& manifest) {
+    std::string text = "outputs ";
+    for (const StoredTensor& tensor : manifest.tensors) {
+        text +=
+            (&tensor == &manifest.tensors.front() ? "" : ", ") + tensor.name + " [" + joined(tensor.shape, ", ") + "]";
+    }
+    return text;
+}
+
 std::string format_text(const StoreManifest& manifest) {
     std::string text = to_string(manifest.format);
     text += manifest.k != 0 ? ", k " + std::to_string(manifest.k) : "";
@@ -117,18 +128,25 @@ std::string format_text(const StoreManifest& manifest) {
     if (manifest.format != StoreFormat::sampled) {
         text += std::string(", ") + to_string(manifest.values);
     }
+    if (manifest.format == StoreFormat::tensors) {
+        return text + ", " + outputs_text(manifest);
+    }
     return text + ", vocabulary " + std::to_string(manifest.vocabulary);
 }
 
 std::string inspection_text(const StoreReader& reader, const Figures& figures, const StoreError* error) {
     const StoreManifest& manifest = reader.manifest();
+    const bool of_samples = manifest.format == StoreFormat::tensors;
     std::string text = line("format", format_text(manifest));
     text += line("teacher", manifest.teacher_name.empty() ? "not named" : manifest.teacher_name);
-    text += line("dataset", std::to_string(manifest.rows) + " rows of at most " +
-                                std::to_string(manifest.sequence_length) + " positions, " + manifest.dataset_hash);
+    text += line("dataset",
+                 std::to_string(manifest.rows) +
+                     (of_samples ? " samples, "
+                                 : " rows of at most " + std::to_string(manifest.sequence_length) + " positions, ") +
+                     manifest.dataset_hash);
     text += line("sealed", std::to_string(figures.sealed_rows) + " of " + std::to_string(manifest.rows) + " rows in " +
                                std::to_string(figures.sealed_shards) + " of " + std::to_string(manifest.shard_count()) +
-                               " shards, " + std::to_string(figures.tokens) + " tokens");
+                               " shards" + (of_samples ? "" : ", " + std::to_string(figures.tokens) + " tokens"));
     if (figures.unsealed_rows > 0) {
         text +=
             line("unsealed", std::to_string(figures.unsealed_rows) + " whole rows, which can be read like the others");
@@ -140,7 +158,10 @@ std::string inspection_text(const StoreReader& reader, const Figures& figures, c
                                                    : " rows: distilld generate SPEC --store " +
                                                          reader.folder().string() + " adds them"));
     }
-    if (figures.tokens > 0) {
+    if (figures.tokens > 0 && of_samples) {
+        text += line("size",
+                     size_text(figures.bytes) + ", " + short_number(figures.bytes_per_token()) + " bytes per sample");
+    } else if (figures.tokens > 0) {
         const double saved = static_cast<double>(manifest.vocabulary * 2) / figures.bytes_per_token();
         text += line("size", size_text(figures.bytes) + ", " + short_number(figures.bytes_per_token()) +
                                  " bytes per token: 1/" + short_number(saved) + " of all logits in f16");

@@ -46,6 +46,7 @@ StartedEvent started_event(const PreparedRun& run) {
     event.batch_size = run.spec.training.batch_size;
     event.micro_batches = run.spec.training.micro_batches;
     event.tokenizer = run.tokenizer;
+    event.of_samples = run.spec.dataset.format == DataFormat::tensors;
     return event;
 }
 

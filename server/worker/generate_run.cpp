@@ -91,17 +91,19 @@ class GenerateRun {
 
   private:
     [[nodiscard]] const std::string& folder() const { return spec_.teacher()->store; }
+    [[nodiscard]] bool of_samples() const { return spec_.dataset.format == DataFormat::tensors; }
 
     Result<LoadedData> load_data() const {
         if (const auto reason = no_store_reason(folder())) {
             return invalid_input("/teacher/store: " + *reason);
         }
-        const Result<std::uint32_t> vocabulary = vocabulary_of_answers(spec_);
+        const Result<std::uint32_t> vocabulary = of_samples() ? 0U : vocabulary_of_answers(spec_);
         if (!vocabulary) {
             return vocabulary.error();
         }
         const auto model = models::folder_with(model_of_answers(spec_).folder, "tokenizer.json");
-        const Result<TokenizerChoice> choice = choose_tokenizer({spec_.student.tokenizer, model, *vocabulary});
+        const Result<TokenizerChoice> choice =
+            of_samples() ? TokenizerChoice() : choose_tokenizer({spec_.student.tokenizer, model, *vocabulary});
         if (!choice) {
             return choice.error();
         }
@@ -127,7 +129,7 @@ class GenerateRun {
         data.stored = {
             data.dataset.get(), spec_.dataset.sequence_length,           std::move(*hash),
             *vocabulary,        spec.dataset.packing != Packing::joined, tokenizer_signs(*data.dataset, *choice)};
-        data.tokenizer = choice->description(data.dataset->has_text());
+        data.tokenizer = of_samples() ? "" : choice->description(data.dataset->has_text());
         return data;
     }
 
@@ -188,6 +190,7 @@ class GenerateRun {
         emit_(started(writer_->progress()));
         GenerateOptions options;
         options.batch_rows = spec_.training.batch_size;
+        options.of_samples = of_samples();
         options.teacher = teacher_stage_options(*spec_.teacher(), *teacher_.source, teacher_.info, options.batch_rows,
                                                 spec_.dataset.sequence_length, executors_.decode_threads);
         const std::unique_ptr<GenerateGraph> graph = make_generate_graph(
@@ -217,6 +220,7 @@ class GenerateRun {
         event.micro_batches = 1;
         event.tokenizer = data_.tokenizer;
         event.store = folder();
+        event.of_samples = of_samples();
         return event;
     }
 
@@ -224,6 +228,7 @@ class GenerateRun {
     [[nodiscard]] WorkerEvent finished(const StoreProgress& progress) const {
         ProgressEvent last;
         last.generates = true;
+        last.of_samples = of_samples();
         last.step = progress.rows;
         last.total_steps = progress.rows;
         last.fetch.store =

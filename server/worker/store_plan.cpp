@@ -10,6 +10,12 @@ StoreManifest wanted_manifest(const TeacherSpec& spec, const StoredData& data, c
     StoreManifest manifest;
     const StoreFormat exact = info.top_k != 0 ? StoreFormat::topk : StoreFormat::full;
     manifest.format = enum_from_string<StoreFormat>(spec.store_format).value_or(exact);
+    if (info.kind == TeacherTargets::Kind::tensors) {
+        manifest.format = StoreFormat::tensors;
+        for (const SampleTensor& tensor : info.tensors) {
+            manifest.tensors.push_back({tensor.name, tensor.sample_shape});
+        }
+    }
     manifest.values = enum_from_string<StoreValues>(spec.store_values).value_or(StoreValues::f16);
     manifest.k = spec.top_k != 0 ? spec.top_k : kDefaultStoredEntries;
     manifest.p = spec.store_p;
@@ -39,6 +45,7 @@ StoreWish wish_of(const TeacherSpec& spec, const StoredData& data) {
     wish.vocabulary = data.vocabulary;
     wish.top_k = spec.top_k;
     wish.tokenizer_hash = data.tokenizer_hash;
+    wish.outputs = spec.outputs;
     return wish;
 }
 

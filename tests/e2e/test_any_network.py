@@ -14,19 +14,6 @@ BATCH, MICRO_BATCHES = 4, 2
 HALF = 8
 
 
-class Classifier(nn.Module):
-    """Two outputs: logits of 10 classes, and a hidden tensor."""
-
-    def __init__(self, hidden: int):
-        super().__init__()
-        self.first = nn.Linear(16, hidden)
-        self.last = nn.Linear(hidden, 10)
-
-    def forward(self, x):
-        h = torch.tanh(self.first(x))
-        return self.last(h), h
-
-
 class Between(nn.Module):
     """With a layer whose forward() changes buffers, or draws random numbers."""
 
@@ -91,8 +78,8 @@ LOSSES = [
 @pytest.fixture
 def folder(tmp_path):
     torch.manual_seed(3)
-    torch.jit.script(Classifier(32)).save(str(tmp_path / "t.pt"))
-    torch.jit.script(Classifier(32)).save(str(tmp_path / "s.pt"))
+    torch.jit.script(torchscript.Classifier(32)).save(str(tmp_path / "t.pt"))
+    torch.jit.script(torchscript.Classifier(32)).save(str(tmp_path / "s.pt"))
     torch.jit.script(Between(nn.BatchNorm1d(24))).save(str(tmp_path / "norm.pt"))
     torch.jit.script(Between(nn.Dropout(0.25))).save(str(tmp_path / "drop.pt"))
     torch.jit.script(Opening()).save(str(tmp_path / "opening.pt"))
@@ -186,6 +173,47 @@ def test_one_hash_for_replicas_and_interruptions(distilld, folder):
     print("\n".join(f"{name:16} {value[:16]}" for name, value in table.items()))
     assert table["replicas-3"] == table["replicas-1-of-8"]
     assert len({table[name] for name in ("replicas-1", "replicas-2", "sequential", "killed")}) == 1
+
+
+def generate(distilld, folder, name, values):
+    store = {"store": str(folder / name), "store_values": values}
+    spec = jobs.changed(spec_of(folder, name), {"/student": None, "/training/losses": None, "/output": None})
+    spec["teacher"] |= store
+    return distilld.run("generate", jobs.write_spec(folder / f"{name}-generate.json", spec)).out
+
+
+def test_a_stored_teacher_teaches_as_a_live_one(distilld, folder):
+    """In fp32, bit for bit. A job that fills the store while it trains ends as one that finds it full."""
+    live, _ = run(distilld, folder, "live")
+    out = generate(distilld, folder, "fp32", "f32")
+    assert "generating 40 of 40 rows into" in out and "samples/s" in out and "token" not in out
+    stored = {"/teacher": {"store": str(folder / "fp32"), "outputs": ["y", "h"]}}
+    report, _ = run(distilld, folder, "stored", stored)
+    assert report["weights_sha256"] == live["weights_sha256"]
+    filling = {"/teacher/store": str(folder / "half")}
+    first, _ = run(distilld, folder, "filling", filling)
+    second, out = run(distilld, folder, "full", filling)
+    assert "holds all answers: the teacher is not asked" in out
+    assert first["weights_sha256"] == second["weights_sha256"] != live["weights_sha256"]
+    inspected = distilld.run("store", "inspect", folder / "fp32").out
+    assert "outputs y [10], h [32]" in inspected and "bytes per sample" in inspected
+    lines = distilld.run("store", "export", folder / "fp32", "--jsonl", "-").out.splitlines()
+    with torch.no_grad():
+        y, h = torch.jit.load(str(folder / "t.pt"))(load_file(folder / "train.safetensors")["x"][:4])
+    first_row = json.loads(lines[0])
+    assert len(lines) == ROWS and first_row["row"] == 0
+    assert first_row["y"] == pytest.approx(y[0].tolist()) and first_row["h"] == pytest.approx(h[0].tolist())
+
+
+def test_a_store_of_bf16_and_one_of_other_outputs(distilld, folder):
+    generate(distilld, folder, "bf16", "bf16")
+    report, _ = run(distilld, folder, "out", {"/teacher": {"store": str(folder / "bf16"), "outputs": ["y", "h"]}})
+    live, _ = run(distilld, folder, "live")
+    assert report["last"]["loss"] == pytest.approx(live["last"]["loss"], rel=0.05)
+    other = {"/teacher": {"store": str(folder / "bf16"), "outputs": ["y", "z"]}, "/training/losses": LOSSES[:1]}
+    assert '/teacher/outputs: names "z", but the store holds outputs y, h' in refusal(distilld, folder, other)
+    packed = {"/teacher/store": str(folder / "new"), "/teacher/store_values": "u8"}
+    assert "f16 or f32 or bf16 with format tensors" in refusal(distilld, folder, packed)
 
 
 @pytest.mark.parametrize("model, why", [("norm", "changes the buffer layer."), ("drop", "draws random numbers")])

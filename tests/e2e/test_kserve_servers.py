@@ -10,8 +10,11 @@ import sysconfig
 import urllib.error
 import urllib.request
 
+import numpy
 import pytest
-from support import jobs
+import torch
+from safetensors.torch import save_file
+from support import jobs, torchscript
 from support.processes import wait_until
 from support.rest import free_port
 
@@ -77,7 +80,22 @@ output [
 }
 
 
-def write_repository(folder, model_folder):
+# Of samples: at most three in a request.
+SAMPLES = """
+name: "samples"
+backend: "python"
+max_batch_size: 3
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 16 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 10 ] }, { name: "h" data_type: TYPE_FP32 dims: [ 32 ] } ]
+parameters { key: "weights" value: { string_value: "%s" } }
+instance_group [ { count: 1 kind: KIND_CPU } ]
+"""
+
+
+def write_repository(folder, model_folder, weights):
+    (folder / "samples" / "1").mkdir(parents=True)
+    shutil.copy(SERVERS / "triton_samples.py", folder / "samples" / "1" / "model.py")
+    (folder / "samples" / "config.pbtxt").write_text(SAMPLES % weights)
     for name, tensors in TENSORS.items():
         (folder / name / "1").mkdir(parents=True)
         shutil.copy(SERVERS / "triton_model.py", folder / name / "1" / "model.py")
@@ -94,10 +112,23 @@ def write_repository(folder, model_folder):
 
 
 @pytest.fixture(scope="module")
-def triton(teacher_folder, tmp_path_factory):
+def samples(tmp_path_factory):
+    """A folder with modules of a teacher and a student, the teacher's weights for Triton, and data."""
+    folder = tmp_path_factory.mktemp("samples")
+    torch.manual_seed(5)
+    teacher = torchscript.Classifier(32)
+    torch.jit.script(teacher).save(str(folder / "t.pt"))
+    torch.jit.script(torchscript.Classifier(32)).save(str(folder / "s.pt"))
+    numpy.savez(folder / "weights.npz", **{name: value.numpy() for name, value in teacher.state_dict().items()})
+    save_file({"x": torch.randn(40, 16)}, folder / "train.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def triton(teacher_folder, samples, tmp_path_factory):
     """Triton's own server program with its Python backend."""
     folder = tmp_path_factory.mktemp("triton")
-    write_repository(folder / "models", teacher_folder)
+    write_repository(folder / "models", teacher_folder, samples / "weights.npz")
     site = pathlib.Path(sysconfig.get_path("purelib", vars={"base": str(PYTHON.parents[1])}))
     program = site / "pytriton" / "tritonserver"
     backends = folder / "backends"  # the stub of this Python's version goes into them
@@ -197,3 +228,52 @@ def test_a_model_that_triton_has_not_is_named(triton, distilld, text_data, tmp_p
     assert "absent" in process.err
     with pytest.raises(urllib.error.HTTPError):
         urllib.request.urlopen(f"{triton}/v2/models/absent")
+
+
+def samples_spec(samples, output, teacher):
+    names = {"inputs": ["x"], "outputs": ["y", "h"]}
+    losses = [
+        {"kind": "kl", "output": "y", "target": "teacher.y"},
+        {"kind": "mse", "output": "h", "target": "teacher.h"},
+    ]
+    return {
+        "student": {"format": "torchscript", "model": str(samples / "s.pt"), **names},
+        "teacher": {**teacher, **names},
+        "dataset": {"format": "tensors", "train": str(samples / "train.safetensors")},
+        "training": {"losses": losses, "max_steps": 20, "batch_size": 4, "micro_batches": 2, "learning_rate": 0.01},
+        "output": str(output),
+    }
+
+
+def test_a_model_with_named_tensors_teaches_samples(triton, samples, distilld, tmp_path):
+    """A micro-batch of four takes two requests. numpy's products differ from libtorch's in the last bits."""
+    losses = {}
+    for name, teacher in {
+        "module": {"module": str(samples / "t.pt")},
+        "triton": {"endpoints": [f"{triton}/v2/models/samples"]},
+    }.items():
+        report = tmp_path / f"{name}-report.json"
+        spec = jobs.write_spec(tmp_path / f"{name}.json", samples_spec(samples, tmp_path / name, teacher))
+        process = distilld.run("run", spec, "--report", report)
+        last = json.loads(report.read_text())["last"]
+        assert last["fetch"]["failures"] == {}
+        losses[name] = last["loss"]
+    assert "KServe v2, outputs y, h, binary requests, binary answers, at most 3 samples a request" in process.out
+    assert losses["triton"] == pytest.approx(losses["module"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"/teacher/outputs": ["y", "z"]}, '/teacher/outputs: the model has no output "z" (it has y, h)'),
+        ({"/teacher/inputs": ["label"]}, '/teacher/inputs: the model has no input "label" (it has x)'),
+        ({"/teacher/protocol": "vllm"}, "/teacher/protocol: 'vllm' has no named tensors"),
+    ],
+)
+def test_names_that_a_model_has_not_are_refused(triton, samples, distilld, tmp_path, changes, message):
+    endpoints = {"endpoints": [f"{triton}/v2/models/samples"]}
+    spec = samples_spec(samples, tmp_path / "out", endpoints)
+    spec["training"]["losses"] = spec["training"]["losses"][:1]
+    process = distilld.start("run", jobs.write_spec(tmp_path / "spec.json", jobs.changed(spec, changes)))
+    process.wait()
+    assert process.code not in (0, None) and message in process.out + process.err

@@ -144,6 +144,8 @@ std::unique_ptr<PositionFormat> make_position_format(const StoreManifest& manife
             return make_packed_format(manifest);
         case StoreFormat::sampled:
             return make_sampled_format(manifest);
+        case StoreFormat::tensors:
+            break;
     }
     return nullptr;
 }

@@ -62,6 +62,7 @@ class PositionFormat {
     virtual void decode(const StoredRowView& row, std::span<const TokenRun> runs, const TargetArrays& target) const = 0;
 };
 
+/// Null for format tensors, which has no positions.
 [[nodiscard]] std::unique_ptr<PositionFormat> make_position_format(const StoreManifest& manifest);
 /// One factory per format.
 [[nodiscard]] std::unique_ptr<PositionFormat> make_full_format(const StoreManifest& manifest);

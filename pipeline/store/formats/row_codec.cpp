@@ -6,10 +6,10 @@
 #include <limits>
 #include <numeric>
 
-#include "base/crc32c.hpp"
 #include "pipeline/core/target_rows.hpp"
 #include "pipeline/store/divergence.hpp"
 #include "pipeline/store/formats/position_format.hpp"
+#include "pipeline/store/formats/tensor_format.hpp"
 
 namespace distilld {
 namespace {
@@ -338,28 +338,17 @@ class RowEncoder {
 
 }  // namespace
 
-StoredRowView view_of(const StoredRow& row) {
-    return {row.row, row.tokens, row.mask, {row.streams.begin(), row.streams.end()}};
-}
-
-std::uint32_t checksum_of(const StoredRowView& row) {
-    std::uint32_t crc = crc32c(std::as_bytes(std::span(&row.row, 1)));
-    crc = crc32c(row.mask, crc);
-    for (const auto stream : row.streams) {
-        crc = crc32c(stream, crc);
-    }
-    return crc;
-}
-
-RowCodec::RowCodec(const StoreManifest& manifest) : manifest_(manifest), format_(make_position_format(manifest)) {}
+RowCodec::RowCodec(const StoreManifest& manifest)
+    : manifest_(manifest),
+      format_(make_position_format(manifest)),
+      streams_(format_ ? format_->streams() : tensor_streams(manifest)) {}
 
 RowCodec::~RowCodec() = default;
 
-const std::vector<StoreStream>& RowCodec::streams() const {
-    return format_->streams();
-}
-
 Result<std::vector<StoredRow>> RowCodec::encode(const TokenBatch& batch, const TeacherTargets& targets) const {
+    if (!format_) {
+        return encode_tensors(manifest_, batch, targets);
+    }
     RowEncoder encoder(manifest_, *format_);
     if (auto refused = encoder.refusal(batch, targets)) {
         return invalid_input("the store: " + *refused);
@@ -384,11 +373,14 @@ std::optional<std::string> RowCodec::find_defect(const StoredRowView& row) const
         return "its mask has " + std::to_string(positions.size()) + " positions, it has " + std::to_string(row.tokens) +
                " tokens";
     }
-    return format_->find_defect(row);
+    return format_ ? format_->find_defect(row) : find_length_defect(streams_, row);
 }
 
 Result<TeacherTargets> RowCodec::decode(const TokenBatch& batch, std::span<const StoredRowView> rows,
                                         TargetBuffers& buffers) const {
+    if (!format_) {
+        return decode_tensors(manifest_, batch, rows, buffers);
+    }
     const std::size_t positions = std::size_t{batch.rows} * batch.columns;
     const bool logits = manifest_.format == StoreFormat::full;
     const std::size_t value_bytes = format_->width() * element_size(format_->value_type());

@@ -56,7 +56,7 @@ class RowCodec {
     RowCodec& operator=(const RowCodec&) = delete;
 
     [[nodiscard]] const StoreManifest& manifest() const { return manifest_; }
-    [[nodiscard]] const std::vector<StoreStream>& streams() const;
+    [[nodiscard]] const std::vector<StoreStream>& streams() const { return streams_; }
 
     /// Returns why the bytes cannot be a row of this store, for example lengths that do not match its tokens, or ids
     /// outside the vocabulary; empty if they can. Rows for decode() must have passed this.
@@ -66,15 +66,15 @@ class RowCodec {
     /// with ids below the vocabulary and no NaN. Targets with more than k entries are cut (the rest goes to the tail);
     /// logits are reduced. Fewer entries, hidden states and anything else that this format cannot keep is an error
     /// (invalid_input) that names row and position. `sampled` and `full` need logits. The draws of `sampled` depend
-    /// only on dataset, row and position.
+    /// only on dataset, row and position. `tensors` needs Kind::tensors with its outputs in their shapes.
     [[nodiscard]] Result<std::vector<StoredRow>> encode(const TokenBatch& batch, const TeacherTargets& targets) const;
 
-    /// Decodes rows as a reader returns them: kind logits (full) or topk, [batch.rows, batch.columns, width], with the
-    /// vocabulary, k or `samples` as the width; ids i32 by descending probability, values f16 or f32, tail f32,
-    /// loss_mask 1 at stored positions (all arrays are 0 elsewhere). `rows` are those of `batch`, in its order; a
-    /// position with a counted label that is not stored is an error. Missing entries of a position (topp, sampled)
-    /// become ids that it does not name, from the end of the vocabulary on, with even shares of the tail, which is
-    /// empty (−inf) for `sampled`. The output's memory is from `buffers`.
+    /// Decodes rows as a reader returns them: kind tensors (tensors), logits (full) or topk, [batch.rows,
+    /// batch.columns, width], with the vocabulary, k or `samples` as the width; ids i32 by descending probability,
+    /// values f16 or f32, tail f32, loss_mask 1 at stored positions (all arrays are 0 elsewhere). `rows` are those of
+    /// `batch`, in its order; a position with a counted label that is not stored is an error. Missing entries of a
+    /// position (topp, sampled) become ids that it does not name, from the end of the vocabulary on, with even shares
+    /// of the tail, which is empty (−inf) for `sampled`. The output's memory is from `buffers`.
     [[nodiscard]] Result<TeacherTargets> decode(const TokenBatch& batch, std::span<const StoredRowView> rows,
                                                 TargetBuffers& buffers) const;
 
@@ -84,7 +84,8 @@ class RowCodec {
 
   private:
     StoreManifest manifest_;
-    std::unique_ptr<PositionFormat> format_;
+    std::unique_ptr<PositionFormat> format_;  ///< null with format tensors
+    std::vector<StoreStream> streams_;
 };
 
 }  // namespace distilld

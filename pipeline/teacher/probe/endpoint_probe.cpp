@@ -118,7 +118,10 @@ asio::awaitable<std::string> look_at_server(TeacherEndpoint& endpoint, std::chro
 class EndpointDialogue final : public ProbeDialogue {
   public:
     EndpointDialogue(TeacherEndpoint& endpoint, EndpointProbeOptions options)
-        : endpoint_(endpoint), options_(std::move(options)), tokens_(probe_tokens(endpoint.settings().vocabulary, 1)) {}
+        : endpoint_(endpoint),
+          options_(std::move(options)),
+          tokens_(endpoint.settings().samples ? endpoint.settings().samples
+                                              : probe_tokens(endpoint.settings().vocabulary, 1)) {}
 
     std::string page(std::string_view target) const override { return endpoint_.page(target); }
 
@@ -248,7 +251,8 @@ std::chrono::nanoseconds probe_pause(std::uint32_t attempts, std::optional<std::
 }
 
 asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endpoint, EndpointProbeOptions options) {
-    const bool larger = options.batch_rows > 1 || options.batch_columns > kProbeColumns;
+    const bool of_samples = endpoint.settings().samples != nullptr;
+    const bool larger = !of_samples && (options.batch_rows > 1 || options.batch_columns > kProbeColumns);
     const bool has_pair = options.batch_rows >= kAlignmentRows && options.batch_columns >= kAlignmentColumns;
     const auto request_deadline = options.request_deadline;
     EndpointDialogue dialogue(endpoint, std::move(options));

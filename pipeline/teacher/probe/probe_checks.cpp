@@ -192,7 +192,8 @@ bool looks_like_half_precision(const TeacherTargets& targets) {
     constexpr double kRounding = 0.02;  // of a log-softmax in fp32, in steps of the grid
     constexpr std::size_t kEnough = 6;  // the chance that this many lie on it is 10⁻⁸
     constexpr std::size_t kMaxOfRow = 64;
-    if (targets.kind == TeacherTargets::Kind::hidden_states || targets.values.type != ElementType::f32) {
+    const bool predicts = targets.kind == TeacherTargets::Kind::logits || targets.kind == TeacherTargets::Kind::topk;
+    if (!predicts || targets.values.type != ElementType::f32) {
         return false;
     }
     std::size_t seen = 0;

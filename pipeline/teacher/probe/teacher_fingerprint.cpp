@@ -119,13 +119,14 @@ Position position_of(const TeacherTargets& targets, std::size_t at) {
     return {row.begin(), row.end()};
 }
 
-double distance_of_states(const TeacherTargets& a, const TeacherTargets& b, std::size_t position) {
+/// Length of the difference of two vectors over the longer one's; `width` elements from position · width on.
+double relative_distance(const ArrayView& a, const ArrayView& b, std::size_t position, std::size_t width) {
     double difference = 0;
     double first = 0;
     double second = 0;
-    for (std::size_t i = position * a.width; i < (position + 1) * a.width; ++i) {
-        const double one = element_as_float(a.values, i);
-        const double other = element_as_float(b.values, i);
+    for (std::size_t i = position * width; i < (position + 1) * width; ++i) {
+        const double one = element_as_double(a, i);
+        const double other = element_as_double(b, i);
         difference += (one - other) * (one - other);
         first += one * one;
         second += other * other;
@@ -223,6 +224,18 @@ bool same_teacher(const std::string& a, const std::string& b) {
 
 AnswerDifference difference_of(const TeacherTargets& a, const TeacherTargets& b) {
     AnswerDifference difference;
+    if (a.kind == TeacherTargets::Kind::tensors) {
+        for (const SampleTensor& tensor : a.tensors) {
+            const SampleTensor* other = find_tensor(b.tensors, tensor.name);
+            const std::size_t count = tensor.values.bytes.size() / element_size(tensor.values.type);
+            const bool same_shape = other != nullptr && other->sample_shape == tensor.sample_shape;
+            const double distance = same_shape ? relative_distance(tensor.values, other->values, 0, count) : 2;
+            ++difference.positions;
+            difference.unlike += distance > kStatesTolerance ? 1 : 0;
+            difference.max_apart = std::max(difference.max_apart, distance);
+        }
+        return difference;
+    }
     const bool states = a.kind == TeacherTargets::Kind::hidden_states;
     const std::size_t positions = std::size_t{a.rows} * a.columns;
     const std::size_t stride = std::max<std::size_t>(1, positions / kMaxCompared);
@@ -231,7 +244,8 @@ AnswerDifference difference_of(const TeacherTargets& a, const TeacherTargets& b)
             continue;
         }
         ++difference.positions;
-        const auto distance = states ? distance_of_states(a, b, at) : apart(position_of(a, at), position_of(b, at));
+        const auto distance = states ? std::optional(relative_distance(a.values, b.values, at, a.width))
+                                     : apart(position_of(a, at), position_of(b, at));
         difference.unlike += distance && *distance <= (states ? kStatesTolerance : kTolerance) ? 0 : 1;
         difference.max_apart = std::max(difference.max_apart, distance.value_or(0));
     }
@@ -241,6 +255,10 @@ AnswerDifference difference_of(const TeacherTargets& a, const TeacherTargets& b)
 std::string AnswerDifference::text(TeacherTargets::Kind kind) const {
     const std::string max = formatted("%.2g", max_apart);
     const std::string where = std::to_string(unlike) + " of " + std::to_string(positions) + " positions ";
+    if (kind == TeacherTargets::Kind::tensors) {
+        return std::to_string(unlike) + " of " + std::to_string(positions) +
+               " outputs differ by more than 0.25 of their length, by " + max + " at most";
+    }
     if (kind == TeacherTargets::Kind::hidden_states) {
         return "at " + where + "the hidden states differ by more than 0.25 of their length, by " + max + " at most";
     }

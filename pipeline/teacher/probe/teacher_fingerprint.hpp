@@ -22,8 +22,9 @@ namespace distilld {
 
 /// How two answers to the same tokens differ, position by position. A position is unlike if fewer than half of its 8
 /// most likely tokens are the same in both, or if the log-probabilities of a shared token differ by more than 0.25. For
-/// hidden states, it is unlike if the difference is longer than a quarter of the longer state. Half precision and sums
-/// in another order change either by hundredths.
+/// hidden states, it is unlike if the difference is longer than a quarter of the longer state; so is an output of a
+/// teacher of samples, which counts as one position. Half precision and sums in another order change either by
+/// hundredths.
 struct AnswerDifference {
     std::size_t positions = 0;  ///< compared: fewer than 64, evenly spread
     std::size_t unlike = 0;

@@ -119,6 +119,8 @@ struct ProtocolSettings {
     EndpointUrl url;
     std::string model;  ///< /teacher/model
     std::shared_ptr<BufferPool> buffers;
+    std::vector<std::string> inputs{};   ///< /teacher/inputs; empty: the teacher answers tokens
+    std::vector<std::string> outputs{};  ///< /teacher/outputs
 };
 
 /// Fails on a URL that the protocol cannot use; the error names it. Sends nothing.

@@ -20,6 +20,11 @@ constexpr TeacherProtocolRow row(TeacherProtocol protocol, std::string_view defa
             complete_path, is_spoken_by,        has_hidden_states, cheaper};
 }
 
+constexpr TeacherProtocolRow with_samples(TeacherProtocolRow row) {
+    row.has_samples = true;
+    return row;
+}
+
 bool has_v2_page(const ServerSigns& signs) {
     return !signs.inference_server.empty();
 }
@@ -44,8 +49,8 @@ Result<std::unique_ptr<TeacherProtocolAdapter>> make_automatic(const ProtocolSet
 /// The table of all supported protocols.
 constexpr std::array kRows{
     row(TeacherProtocol::automatic, "/", make_automatic, nullptr, nullptr, true),
-    row(TeacherProtocol::kserve, "/v2/models/{model}/infer", kserve::make_protocol_adapter, has_v2_page,
-        kserve::complete_path, true),
+    with_samples(row(TeacherProtocol::kserve, "/v2/models/{model}/infer", kserve::make_protocol_adapter, has_v2_page,
+                     kserve::complete_path, true)),
     row(TeacherProtocol::seed, "/v1/completions", make_seed_protocol_adapter, has_no_page),
     row(TeacherProtocol::vllm, "/v1/completions", vllm::make_completions_adapter, is_vllm, vllm::complete_path, false,
         {TeacherProtocol::vllm_generate, vllm::has_generate_route}),

@@ -32,6 +32,8 @@ struct TeacherProtocolRow {
     bool has_hidden_states = false;
     /// The protocol that "auto" prefers to this one.
     CheaperProtocol cheaper{};
+    /// Whether the protocol has named tensors, for teachers of samples.
+    bool has_samples = false;
 };
 
 /// One row per value of TeacherProtocol.

@@ -38,8 +38,14 @@ Result<StoreManifest> manifest_of(const HeldOutWish& wish) {
         if (wish.info.kind == TeacherTargets::Kind::hidden_states) {
             return invalid_input("hidden states are not kept");
         }
+        const auto is_wide = [](const SampleTensor& tensor) { return tensor.values.type == ElementType::f64; };
+        if (std::ranges::any_of(wish.info.tensors, is_wide)) {
+            return invalid_input("outputs in fp64 are not kept");
+        }
         const bool topk = wish.info.kind == TeacherTargets::Kind::topk;
-        wanted.format = topk ? StoreFormat::topk : StoreFormat::full;
+        if (wish.info.kind != TeacherTargets::Kind::tensors) {
+            wanted.format = topk ? StoreFormat::topk : StoreFormat::full;
+        }
         wanted.values = StoreValues::f32;
         wanted.k = topk ? wish.info.width : 0;
     }
@@ -78,8 +84,7 @@ Kept keep_none(std::string why) {
 
 /// Disk.
 Kept open_kept(const HeldOutWish& wish) {
-    const bool storable = wish.info.kind != TeacherTargets::Kind::tensors;
-    if (wish.tokens == 0 || !storable) {
+    if (wish.tokens == 0) {
         return {};  // with several teachers, one without held-out rows
     }
     const Result<StoreManifest> wanted = manifest_of(wish);

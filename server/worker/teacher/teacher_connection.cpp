@@ -145,6 +145,9 @@ class Connection {
         };
         options.batch_rows = wish_.batch_rows;
         options.batch_columns = wish_.data.sequence_length;
+        if (!spec.outputs.empty()) {
+            options.samples = first_sample();
+        }
         options.on_warning = warning();
         Result<std::unique_ptr<TeacherSource>> made =
             make_remote_teacher(executors_.io, executors_.decode, spec, std::move(options));
@@ -170,8 +173,12 @@ class Connection {
         if (spec.module.empty()) {
             return models::make_local_teacher(executors_.io, spec, wish_.local.model, std::move(options));
         }
-        options.samples = std::make_shared<const TokenBatch>(wish_.data.dataset->batch(0, {0}));
+        options.samples = first_sample();
         return models::make_module_teacher(executors_.io, spec, wish_.local.module, std::move(options));
+    }
+
+    [[nodiscard]] std::shared_ptr<const TokenBatch> first_sample() const {
+        return std::make_shared<const TokenBatch>(wish_.data.dataset->batch(0, {0}));
     }
 
     void info(const std::string& message) const { emit_(LogEvent{"info", message}); }

@@ -72,7 +72,9 @@ TEST(SampleRules, LanguageModelsAndSamplesAreNotMixed) {
                                                               {"/training/gradient_checkpointing", "true"}}) {
         EXPECT_THAT(refusal({{pointer, value}}), HasSubstr(pointer + ": ")) << pointer;
     }
-    EXPECT_THAT(refusal({{"/kind", "generate"}, {"/teacher/store", "/store"}}), HasSubstr("/dataset/format: "));
+    EXPECT_EQ(refusal({{"/kind", "generate"}, {"/teacher/store", "/store"}}), "");
+    EXPECT_THAT(refusal({{"/teacher/store", "/store"}, {"/teacher/store_format", "topk"}}),
+                HasSubstr("/teacher/store_format: "));
     const auto of_tokens = [](const std::string& section, const std::string& more) {
         const std::string text = R"({"student": {"model": "m"}, "teacher": {"endpoints": ["http://a:1"]},
             "dataset": {"train": "t.jsonl", "sequence_length": 8}, "training": {"max_steps": 3}, "output": "o"})";

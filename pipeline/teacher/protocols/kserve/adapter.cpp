@@ -8,6 +8,7 @@
 #include "pipeline/teacher/protocols/kserve/infer_codec.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
 #include "pipeline/teacher/protocols/kserve/output_choice.hpp"
+#include "pipeline/teacher/protocols/kserve/sample_codec.hpp"
 
 namespace distilld::kserve {
 namespace asio = boost::asio;
@@ -55,16 +56,23 @@ Result<Paths> paths_beside(const EndpointUrl& url) {
 class Adapter final : public TeacherProtocolAdapter {
   public:
     Adapter(const ProtocolSettings& settings, Paths paths)
-        : url_(settings.url), model_(settings.model), buffers_(settings.buffers), paths_(std::move(paths)) {}
+        : url_(settings.url),
+          model_(settings.model),
+          buffers_(settings.buffers),
+          samples_{settings.inputs, settings.outputs},
+          paths_(std::move(paths)) {}
 
     Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
         Dialect own;
+        if (answers_samples()) {
+            return codec_of(wanted, std::move(own));
+        }
         own.metadata = own_teacher_metadata(model_);
         // The width of hidden states is unknown before the endpoint has been asked.
         if (wanted.targets == TargetsChoice::hidden) {
             wanted.targets = TargetsChoice::automatic;
         }
-        return make_infer_codec(url_, wanted, std::move(own), buffers_);
+        return codec_of(wanted, std::move(own));
     }
 
     asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue, TargetsWanted wanted) const override {
@@ -92,6 +100,9 @@ class Adapter final : public TeacherProtocolAdapter {
         }
         dialect.binary_tensor_answers = first->responses.front().header(kHeaderLengthField) != nullptr;
         const TeacherTargets& rows = first->targets;
+        for (const SampleTensor& tensor : rows.tensors) {
+            dialect.sample_bytes += tensor.values.bytes.size() / rows.rows;
+        }
         const bool hidden = rows.kind == TeacherTargets::Kind::hidden_states;
         if (rows.kind == TeacherTargets::Kind::logits) {
             wanted.vocabulary = rows.width;
@@ -104,7 +115,7 @@ class Adapter final : public TeacherProtocolAdapter {
         if (const double numbers = static_cast<double>(row_numbers) * rows.rows * rows.columns; numbers > 0) {
             dialect.json_number_bytes = static_cast<double>(rows.wire_bytes) / numbers;
         }
-        auto codec = make_infer_codec(url_, wanted, dialect, buffers_);
+        auto codec = codec_of(wanted, dialect);
         if (!codec) {
             co_return failed_probe(refusal(FailureKind::bad_response, codec.error().message));
         }
@@ -125,6 +136,13 @@ class Adapter final : public TeacherProtocolAdapter {
     }
 
   private:
+    [[nodiscard]] bool answers_samples() const { return !samples_.outputs.empty(); }
+
+    [[nodiscard]] Result<std::shared_ptr<const TeacherCodec>> codec_of(TargetsWanted wanted, Dialect dialect) const {
+        return answers_samples() ? make_sample_codec(url_, samples_, std::move(dialect), buffers_)
+                                 : make_infer_codec(url_, wanted, std::move(dialect), buffers_);
+    }
+
     asio::awaitable<FetchResult<void>> wait_until_ready(ProbeDialogue& dialogue) const {
         const auto ready = co_await dialogue.send(make_get(paths_.readiness), kTritonLoading);
         if (!ready) {
@@ -175,7 +193,7 @@ class Adapter final : public TeacherProtocolAdapter {
     /// Requests binary tensors, or JSON tensors if the server refuses those; sets `dialect` accordingly.
     asio::awaitable<FetchResult<EndpointAnswer>> first_answer(ProbeDialogue& dialogue, TargetsWanted wanted,
                                                               Dialect& dialect) const {
-        const auto codec = make_infer_codec(url_, wanted, dialect, buffers_);
+        const auto codec = codec_of(wanted, dialect);
         if (!codec) {
             co_return refusal(FailureKind::rejected, codec.error().message);
         }
@@ -185,7 +203,7 @@ class Adapter final : public TeacherProtocolAdapter {
         }
         // MLServer refuses binary requests with 500 and gives no reason.
         dialect.binary_tensor_requests = false;
-        const auto plain = make_infer_codec(url_, wanted, dialect, buffers_);
+        const auto plain = codec_of(wanted, dialect);
         if (!plain) {
             co_return answer;
         }
@@ -198,7 +216,7 @@ class Adapter final : public TeacherProtocolAdapter {
             failure.message += " (and with JSON tensors: " + second.error().message + ")";
         }
         // The metadata does not say which inputs may be left out.
-        if (const auto left_out = inputs_left_out(dialect.metadata); !left_out.empty()) {
+        if (const auto left_out = inputs_left_out(dialect.metadata); !left_out.empty() && !answers_samples()) {
             failure.message += "; inputs of the model that were not sent: " + names_of(left_out);
         }
         co_return failure;
@@ -225,6 +243,7 @@ class Adapter final : public TeacherProtocolAdapter {
     EndpointUrl url_;
     std::string model_;
     std::shared_ptr<BufferPool> buffers_;
+    SampleNames samples_;
     Paths paths_;
 };
 

@@ -1,7 +1,6 @@
 #include "pipeline/teacher/protocols/kserve/infer_codec.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "pipeline/core/target_rows.hpp"
 #include "pipeline/core/vocabulary_fit.hpp"
 #include "pipeline/teacher/protocols/json_answer.hpp"
+#include "pipeline/teacher/protocols/kserve/infer_http.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_outputs.hpp"
 #include "pipeline/teacher/protocols/kserve/output_choice.hpp"
@@ -19,31 +19,6 @@ namespace {
 /// Maximum bytes of a number in JSON, including its separators.
 constexpr std::uint64_t kJsonNumberBytes = 32;
 constexpr std::uint64_t kMessageBytes = 64U << 10U;
-
-/// Length of the JSON part, if the answer has a binary part after it.
-Result<std::optional<std::size_t>> json_length_of(const HttpResponse& response) {
-    const std::string* text = response.header(kHeaderLengthField);
-    if (text == nullptr) {
-        return std::optional<std::size_t>();
-    }
-    std::size_t length = 0;
-    const auto parsed = std::from_chars(text->data(), text->data() + text->size(), length);
-    if (parsed.ec != std::errc{} || parsed.ptr != text->data() + text->size()) {
-        return teacher_error(std::string(kHeaderLengthField) + " is not a number");
-    }
-    return std::optional<std::size_t>(length);
-}
-
-/// Memory of the body, if a tensor lies in it, and of tensors that came as JSON.
-std::size_t held_bytes_of(const InferResponse& message, const BodyBuffer& body) {
-    std::size_t bytes = 0;
-    bool in_body = false;
-    for (const InferTensor& tensor : message.outputs) {
-        in_body = in_body || tensor.binary;
-        bytes += tensor.binary ? 0 : tensor.bytes.size();
-    }
-    return bytes + (in_body ? body.capacity() : 0);
-}
 
 class InferCodec final : public TeacherCodec {
   public:
@@ -86,32 +61,12 @@ class InferCodec final : public TeacherCodec {
         for (const std::string& name : output_names()) {
             message.outputs.push_back(RequestedOutput{name, true});
         }
-        auto encoded = build_infer_request(message);
-        if (!encoded) {
-            return encoded.error();
-        }
-        HttpRequest request;
-        request.target = target_;
-        request.content_type = std::string(encoded->content_type());
-        if (encoded->json_header_length) {
-            request.headers.push_back({std::string(kHeaderLengthField), std::to_string(*encoded->json_header_length)});
-        }
-        request.answer_headers = {std::string(kHeaderLengthField)};
-        request.body = std::make_shared<const std::string>(std::move(encoded->body));
-        return request;
+        return infer_http_request(target_, message);
     }
 
     Result<TeacherTargets> decode(const HttpResponse& response, const TokenBatch&,
                                   const RequestPart& part) const override {
-        const auto json_length = json_length_of(response);
-        if (!json_length) {
-            return json_length.error();
-        }
-        MessageLimits limits;
-        limits.max_json_bytes = response.body->size();
-        limits.max_tensor_bytes = std::max<std::uint64_t>(std::uint64_t{response.body->size()} * 4, 1024);
-        const auto message = parse_infer_response(response.body->bytes(), *json_length, limits, response.body,
-                                                  BodyBuffer::kPadding, {parsers_.get(), buffers_.get()});
+        const auto message = read_infer_answer(response, {parsers_.get(), buffers_.get()});
         if (!message) {
             return message.error();
         }

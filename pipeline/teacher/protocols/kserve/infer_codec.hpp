@@ -18,6 +18,7 @@ struct Dialect {
     bool binary_tensor_answers = true;   ///< likewise outputs; else larger bodies are expected
     double json_number_bytes = 0;        ///< average bytes of a number in a JSON answer; 0 = unknown
     std::uint32_t honoured_k = 0;        ///< width of top-k rows; 0 = unknown yet
+    std::uint64_t sample_bytes = 0;      ///< of the outputs for a sample; 0 = unknown yet
 };
 
 /// The tensors of our own teacher: assumed until the metadata is known.

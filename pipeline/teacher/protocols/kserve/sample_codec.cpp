@@ -1,0 +1,221 @@
+#include "pipeline/teacher/protocols/kserve/sample_codec.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "base/enum_names.hpp"
+#include "base/half_float.hpp"
+#include "base/join.hpp"
+#include "pipeline/core/target_rows.hpp"
+#include "pipeline/teacher/protocols/json_answer.hpp"
+#include "pipeline/teacher/protocols/kserve/infer_http.hpp"
+#include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
+#include "pipeline/teacher/protocols/kserve/output_choice.hpp"
+
+namespace distilld::kserve {
+namespace {
+
+constexpr std::uint64_t kJsonNumberBytes = 32;  // at most, with its separator
+constexpr std::uint64_t kMessageBytes = 64U << 10U;
+
+constexpr std::array kDatatypes{
+    EnumName<ElementType>{"FP16", ElementType::f16},     EnumName<ElementType>{"BF16", ElementType::bf16},
+    EnumName<ElementType>{"FP32", ElementType::f32},     EnumName<ElementType>{"FP64", ElementType::f64},
+    EnumName<ElementType>{"INT32", ElementType::i32},    EnumName<ElementType>{"UINT32", ElementType::u32},
+    EnumName<ElementType>{"INT64", ElementType::i64},    EnumName<ElementType>{"UINT8", ElementType::u8},
+    EnumName<ElementType>{"BOOL", ElementType::boolean},
+};
+
+bool is_floating(ElementType type) {
+    return type == ElementType::f16 || type == ElementType::bf16 || type == ElementType::f32 ||
+           type == ElementType::f64;
+}
+
+template <class T, class Convert>
+InferTensor converted(const SampleTensor& from, const std::string& datatype, std::vector<std::int64_t> shape,
+                      std::size_t first, std::size_t count, bool binary, Convert convert) {
+    std::vector<T> values(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        values[i] = convert(element_as_double(from.values, first + i));
+    }
+    return make_tensor(from.name, datatype, std::move(shape), std::move(values), binary);
+}
+
+class SampleCodec final : public TeacherCodec {
+  public:
+    SampleCodec(const EndpointUrl& url, SampleNames names, Dialect dialect, std::shared_ptr<BufferPool> buffers)
+        : target_(url.target()),
+          names_(std::move(names)),
+          dialect_(std::move(dialect)),
+          buffers_(std::move(buffers)),
+          limits_{positive_parameter(dialect_.metadata.parameters, "max_batch_size"), 0} {
+        if (limits_.max_rows == 0) {
+            limits_.max_rows = dialect_.config.max_batch_size;
+        }
+    }
+
+    Result<std::vector<RequestPart>> plan_requests(const TokenBatch& samples) const override {
+        return split_rows(samples, limits_);
+    }
+
+    Result<HttpRequest> make_request(const TokenBatch& samples, const RequestPart& part) const override {
+        InferRequest message;
+        for (const std::string& name : names_.inputs) {
+            const SampleTensor* tensor = find_tensor(samples.tensors, name);
+            if (tensor == nullptr) {
+                return invalid_input("/teacher/inputs: the data has no tensor \"" + name + "\"");
+            }
+            Result<InferTensor> input = input_of(*tensor, part);
+            if (!input) {
+                return input.error();
+            }
+            message.inputs.push_back(std::move(*input));
+        }
+        for (const std::string& name : names_.outputs) {
+            message.outputs.push_back(RequestedOutput{name, true});
+        }
+        return infer_http_request(target_, message);
+    }
+
+    Result<TeacherTargets> decode(const HttpResponse& response, const TokenBatch&,
+                                  const RequestPart& part) const override {
+        const auto message = read_infer_answer(response, {parsers_.get(), buffers_.get()});
+        if (!message) {
+            return message.error();
+        }
+        TeacherTargets targets;
+        targets.kind = TeacherTargets::Kind::tensors;
+        targets.rows = part.rows;
+        targets.columns = part.columns;
+        auto owners = std::make_shared<std::vector<std::shared_ptr<const void>>>();
+        for (const std::string& name : names_.outputs) {
+            const InferTensor* tensor = message->find(name);
+            if (tensor == nullptr) {
+                return teacher_error("the answer has no output '" + name + "'");
+            }
+            const auto type = value_of(kDatatypes, tensor->datatype);
+            if (!type || !is_floating(*type)) {
+                return teacher_error("output '" + name + "' has datatype " + tensor->datatype +
+                                     ", a floating-point type is needed");
+            }
+            if (tensor->shape.empty() || tensor->shape.front() != std::int64_t{part.rows}) {
+                return teacher_error("output '" + name + "' has the shape [" + joined(tensor->shape, ",") +
+                                     "], the request had " + std::to_string(part.rows) + " samples");
+            }
+            targets.tensors.push_back({name, {tensor->shape.begin() + 1, tensor->shape.end()}, {*type, tensor->bytes}});
+            owners->push_back(tensor->owner);
+        }
+        targets.held_bytes = held_bytes_of(*message, *response.body);
+        targets.owner = std::move(owners);
+        return targets;
+    }
+
+    AnswerSize answer_size(std::uint32_t rows, std::uint32_t) const override {
+        AnswerSize size;
+        size.held_bytes = rows * dialect_.sample_bytes;
+        if (dialect_.sample_bytes == 0) {  // before the probe
+            return size;
+        }
+        if (dialect_.binary_tensor_answers) {
+            size.max_wire_bytes = size.held_bytes + kMessageBytes;
+            return size;
+        }
+        const std::uint64_t numbers = size.held_bytes / sizeof(std::uint16_t);  // at most
+        size.max_accepted_bytes = numbers * kJsonNumberBytes + kMessageBytes;
+        size.max_wire_bytes = size.max_accepted_bytes;
+        size.decode_bytes = json_decode_bytes(size.held_bytes, 2 * numbers);
+        return size;
+    }
+
+    std::string description() const override {
+        std::string text = "KServe v2, outputs " + joined(names_.outputs, ", ");
+        text += dialect_.binary_tensor_requests ? ", binary requests" : ", JSON requests";
+        text += dialect_.binary_tensor_answers ? ", binary answers" : ", JSON answers";
+        if (limits_.max_rows != 0) {
+            text += ", at most " + std::to_string(limits_.max_rows) + " samples a request";
+        }
+        return text;
+    }
+
+  private:
+    /// The rows of a part, in the datatype that the model declares.
+    [[nodiscard]] Result<InferTensor> input_of(const SampleTensor& tensor, const RequestPart& part) const {
+        const TensorSpec* spec = dialect_.metadata.find_input(tensor.name);
+        const std::string own(name_of(kDatatypes, tensor.values.type));
+        const std::string& wanted = spec == nullptr || spec->datatype.empty() ? own : spec->datatype;
+        const bool binary = dialect_.binary_tensor_requests;
+        std::vector<std::int64_t> shape{part.rows};
+        shape.insert(shape.end(), tensor.sample_shape.begin(), tensor.sample_shape.end());
+        const std::size_t each = element_count(tensor.sample_shape).value_or(0);
+        const std::size_t first = part.first_row * each;
+        const std::size_t count = part.rows * each;
+        if (wanted == own) {
+            const std::size_t size = element_size(tensor.values.type);
+            // The request is encoded while the batch is there, so the tensor needs no owner.
+            return InferTensor{
+                tensor.name, own,   std::move(shape), tensor.values.bytes.subspan(first * size, count * size),
+                {},          binary};
+        }
+        const auto type = value_of(kDatatypes, wanted);
+        if (!type || !is_floating(*type) || !is_floating(tensor.values.type)) {
+            return invalid_input("/teacher/inputs: \"" + tensor.name + "\" is " + wanted + " at the model, and " + own +
+                                 " in the data");
+        }
+        switch (*type) {
+            case ElementType::f64:
+                return converted<double>(tensor, wanted, std::move(shape), first, count, binary,
+                                         [](double value) { return value; });
+            case ElementType::f16:
+                return converted<std::uint16_t>(tensor, wanted, std::move(shape), first, count, binary,
+                                                [](double value) { return float_to_half(static_cast<float>(value)); });
+            case ElementType::bf16:
+                return converted<std::uint16_t>(
+                    tensor, wanted, std::move(shape), first, count, binary,
+                    [](double value) { return float_to_bfloat16(static_cast<float>(value)); });
+            default:
+                return converted<float>(tensor, wanted, std::move(shape), first, count, binary,
+                                        [](double value) { return static_cast<float>(value); });
+        }
+    }
+
+    std::string target_;
+    SampleNames names_;
+    Dialect dialect_;
+    std::shared_ptr<BufferPool> buffers_;
+    std::shared_ptr<JsonParsers> parsers_ = std::make_shared<JsonParsers>();
+    RequestLimits limits_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const TeacherCodec>> make_sample_codec(const EndpointUrl& url, SampleNames names,
+                                                              Dialect dialect, std::shared_ptr<BufferPool> buffers) {
+    const ModelMetadata& model = dialect.metadata;
+    const auto missing = [&](const char* field, const char* what, const std::string& name,
+                             const std::vector<TensorSpec>& specs) {
+        return teacher_error(url.name + ": " + field + ": the model has no " + what + " \"" + name + "\" (it has " +
+                             names_of(specs) + ")");
+    };
+    // A model whose metadata is not known yet, or names none, is asked all the same.
+    for (const std::string& name : names.inputs) {
+        if (!model.inputs.empty() && model.find_input(name) == nullptr) {
+            return missing("/teacher/inputs", "input", name, model.inputs);
+        }
+    }
+    for (const std::string& name : names.outputs) {
+        if (!model.outputs.empty() && model.find_output(name) == nullptr) {
+            return missing("/teacher/outputs", "output", name, model.outputs);
+        }
+    }
+    for (const std::string& name : dialect.config.required_inputs) {
+        if (std::ranges::find(names.inputs, name) == names.inputs.end()) {
+            return teacher_error(url.name + ": /teacher/inputs: lacks \"" + name + "\", which the model requires");
+        }
+    }
+    return std::shared_ptr<const TeacherCodec>(
+        std::make_shared<SampleCodec>(url, std::move(names), std::move(dialect), std::move(buffers)));
+}
+
+}  // namespace distilld::kserve
