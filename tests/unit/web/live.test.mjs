@@ -174,7 +174,8 @@ test("figures are written as people read them", () => {
     assert.equal(duration(0.25), "250 ms");
     assert.equal(duration(245), "4 min 05 s");
     assert.equal(duration(90000), "1 d 1 h");
-    assert.equal(rate(10900), "10.9k tok/s");
+    assert.equal(rate({ tokens_per_second: 10900 }), "10.9k tok/s");
+    assert.equal(rate({ tokens_per_second: 12, of_samples: true }), "12 samples/s");
     assert.equal(bytes(1536), "1.5 KiB");
     assert.match(moment(new Date().toISOString()), /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/, "today, too");
     assert.equal(moment(null), "–");
