@@ -1,7 +1,6 @@
 #include "bench/op_profile.hpp"
 
 #include <ATen/record_function.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "base/time.hpp"
+#include "bench/wait_for_device.hpp"
 
 namespace distilld::bench {
 namespace {
@@ -22,12 +22,6 @@ using Clock = std::chrono::steady_clock;
 MatrixProduct::Operand operand_of(const at::Tensor& tensor) {
     return {tensor.sizes().vec(), tensor.strides().vec(), static_cast<int>(tensor.scalar_type()),
             tensor.device().str()};
-}
-
-void wait_for(const at::Device& device) {
-    if (!device.is_cpu()) {
-        c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
-    }
 }
 
 /// A call under way, on one thread.

@@ -1,6 +1,5 @@
 #include "bench/training_work.hpp"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <cmath>
 
 #include "bench/scenario.hpp"
+#include "bench/wait_for_device.hpp"
 #include "models/network/compute_dtype.hpp"
 #include "models/network/decoder.hpp"
 #include "models/network/device.hpp"
@@ -49,20 +49,19 @@ double measure_gemm_rate(Dtype dtype, const std::string& device, double seconds)
     const torch::Device place(device);
     const std::int64_t size = place.is_cpu() ? 1024 : 8192;
     const double operations = 2.0 * std::pow(static_cast<double>(size), 3);
-    const c10::impl::VirtualGuardImpl guard(place.type());
     const torch::NoGradGuard no_grad;
     const auto options = torch::TensorOptions(place).dtype(models::to_scalar_type(models::resolve_dtype(dtype, place)));
     const torch::Tensor left = torch::randn({size, size}, options);
     const torch::Tensor right = torch::randn({size, size}, options);
     torch::Tensor product = torch::mm(left, right);
-    guard.synchronizeDevice(place.index());
+    wait_for(place);
     double best = 0;
     const Clock::time_point end =
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     do {
         const Clock::time_point began = Clock::now();
         torch::mm_out(product, left, right);
-        guard.synchronizeDevice(place.index());
+        wait_for(place);
         best = std::max(best, operations / std::chrono::duration<double>(Clock::now() - began).count());
     } while (Clock::now() < end);
     return best;
