@@ -14,13 +14,28 @@ TEST(StorePlan, TheSpecNamesTheFormatsThatThereAre) {
     std::vector<std::string> formats{"auto"};
     std::vector<std::string> values;
     for (const auto& name : kEnumNames<StoreFormat>) {
-        formats.emplace_back(name.text);
+        if (name.value != StoreFormat::tensors) {  // which the data implies
+            formats.emplace_back(name.text);
+        }
     }
     for (const auto& name : kEnumNames<StoreValues>) {
         values.emplace_back(name.text);
     }
     EXPECT_THAT(kStoreFormatChoices, ElementsAreArray(formats));
     EXPECT_THAT(kStoreValuesChoices, ElementsAreArray(values));
+}
+
+TEST(StorePlan, OutputsForSamplesAreKeptByName) {
+    const test::NumberedRows rows(9);
+    TeacherInfo info;
+    info.kind = TeacherTargets::Kind::tensors;
+    info.tensors = {{"y", {3, 2}, {}}, {"h", {}, {}}};
+    const StoreManifest manifest = wanted_manifest(TeacherSpec(), StoredData{&rows, 1, "", 0}, info);
+    EXPECT_EQ(manifest.format, StoreFormat::tensors);
+    ASSERT_EQ(manifest.tensors.size(), 2U);
+    EXPECT_EQ(manifest.tensors[0].name, "y");
+    EXPECT_EQ(element_count(manifest.tensors[0]), 6U);
+    EXPECT_EQ(element_count(manifest.tensors[1]), 1U);
 }
 
 TEST(StorePlan, AutoKeepsAllThatTheTeacherSays) {
