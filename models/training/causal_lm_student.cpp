@@ -100,14 +100,7 @@ class CausalLmStudent final : public Student {
         // Only a step without any target token leaves updates pending here.
         optimizer_.apply_all();
         order_->add_kept_rows();
-        StepStats stats = losses_.read(optimizer_.gradient_norm_scalar());
-        losses_.clear();
-        if (!stats.finite) {
-            optimizer_.drop_gradients();
-            return stats;
-        }
-        optimizer_.finish_step(learning_rate, clip_coefficient(training_.max_grad_norm, stats.grad_norm));
-        return stats;
+        return close_step(losses_, optimizer_, learning_rate, training_.max_grad_norm);
     }
 
     bool apply_one_pending_update() override { return optimizer_.apply_next(); }

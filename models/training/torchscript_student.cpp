@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json_text.hpp"
+#include "base/scope_exit.hpp"
 #include "models/losses/tensor_loss.hpp"
 #include "models/network/compute_dtype.hpp"
 #include "models/network/device.hpp"
@@ -43,18 +44,6 @@ struct TermValues {
     Tensor loss;  ///< weighted sum; undefined: no term has a target
     Tensor kd;    ///< the part of terms with the teacher
     Tensor ce;    ///< the part of terms with the data
-};
-
-/// While it lives, the module is in its evaluation mode.
-class EvaluationMode {
-  public:
-    explicit EvaluationMode(torch::jit::Module& module) : module_(module) { module_.eval(); }
-    ~EvaluationMode() { module_.train(); }
-    EvaluationMode(const EvaluationMode&) = delete;
-    EvaluationMode& operator=(const EvaluationMode&) = delete;
-
-  private:
-    torch::jit::Module& module_;
 };
 
 /// Gives a module's buffers their values back when it is destroyed.
@@ -162,14 +151,10 @@ class TorchScriptStudent final : public Student {
     }
 
     StepStats finish_step(double learning_rate) override {
-        StepStats stats = losses_.read(optimizer_.gradient_norm_scalar());
-        losses_.clear();
-        if (!stats.finite) {
-            optimizer_.drop_gradients();
-            return stats;
+        const StepStats stats = close_step(losses_, optimizer_, learning_rate, training_.max_grad_norm);
+        if (stats.finite) {
+            refresh_copies();
         }
-        optimizer_.finish_step(learning_rate, clip_coefficient(training_.max_grad_norm, stats.grad_norm));
-        refresh_copies();
         return stats;
     }
 
@@ -177,7 +162,8 @@ class TorchScriptStudent final : public Student {
 
     EvalStats evaluate(const MicroBatch& batch) override {
         const torch::NoGradGuard no_grad;
-        const EvaluationMode mode(module());
+        const ScopeExit back([this] { module().train(); });
+        module().eval();
         const TermValues values = losses_of(*staged_samples(batch));
         EvalStats stats;
         if (values.loss.defined()) {

@@ -33,6 +33,11 @@ Tensor spread_rows(const Tensor& gradient, const Tensor& flat, const Tensor& row
     return torch::zeros_like(flat).index_copy_(0, rows, gradient);
 }
 
+/// The factor of gradients with this norm, as torch.nn.utils.clip_grad_norm_; `limit` 0: 1.
+double clip_coefficient(double limit, double norm) noexcept {
+    return limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
+}
+
 }  // namespace
 
 DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
@@ -88,10 +93,6 @@ EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const Ten
     return stats;
 }
 
-double clip_coefficient(double limit, double norm) noexcept {
-    return limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
-}
-
 void StepLosses::add(std::uint64_t ticket, const DistillLossScalars& of_micro_batch) {
     const torch::NoGradGuard no_grad;
     torch::Tensor losses = torch::stack({of_micro_batch.loss, of_micro_batch.kd, of_micro_batch.ce});
@@ -123,6 +124,17 @@ StepStats StepLosses::read(const torch::Tensor& gradient_norm) const {
         stats.ce_sum = values[3];
     }
     stats.finite = std::isfinite(stats.grad_norm) && std::isfinite(stats.loss_sum);
+    return stats;
+}
+
+StepStats close_step(StepLosses& losses, LayeredOptimizer& optimizer, double learning_rate, double max_grad_norm) {
+    StepStats stats = losses.read(optimizer.gradient_norm_scalar());
+    losses.clear();
+    if (stats.finite) {
+        optimizer.finish_step(learning_rate, clip_coefficient(max_grad_norm, stats.grad_norm));
+    } else {
+        optimizer.drop_gradients();
+    }
     return stats;
 }
 

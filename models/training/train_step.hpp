@@ -8,6 +8,7 @@
 
 #include "models/losses/distill_loss.hpp"
 #include "models/network/causal_lm.hpp"
+#include "models/optimizers/layered_optimizer.hpp"
 #include "models/training/staging.hpp"
 #include "pipeline/graph/student.hpp"
 
@@ -27,9 +28,6 @@ DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& ba
 /// if the teacher gave no answer, `batch` itself if the answer has every position.
 EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const TensorBatch* answered);
 
-/// The factor of gradients with this norm, as torch.nn.utils.clip_grad_norm_; `limit` 0: 1.
-[[nodiscard]] double clip_coefficient(double limit, double norm) noexcept;
-
 /// The losses of a step's micro-batches, summed on their device in the order of their tickets and read once. add() may
 /// be called by several threads.
 class StepLosses {
@@ -45,5 +43,9 @@ class StepLosses {
     std::mutex mutex_;
     std::map<std::uint64_t, torch::Tensor> of_tickets_;  ///< [3] of loss, kd, ce
 };
+
+/// Ends a step whose gradients are complete: reads and clears the losses, and updates the parameters with clipped
+/// gradients, or drops the gradients if losses or norm are not finite.
+StepStats close_step(StepLosses& losses, LayeredOptimizer& optimizer, double learning_rate, double max_grad_norm);
 
 }  // namespace distilld::models

@@ -263,6 +263,25 @@ double element_as_double(const ArrayView& array, std::size_t index) {
     return array.type == ElementType::f64 ? load<double>(array.bytes, index) : element_as_float(array, index);
 }
 
+void append_converted(std::vector<std::byte>& bytes, const ArrayView& array, std::size_t first, std::size_t count,
+                      ElementType type) {
+    const auto append = [&bytes](auto value) {
+        const auto raw = std::as_bytes(std::span(&value, 1));
+        bytes.insert(bytes.end(), raw.begin(), raw.end());
+    };
+    for (std::size_t i = first; i < first + count; ++i) {
+        const double value = element_as_double(array, i);
+        if (type == ElementType::f64) {
+            append(value);
+        } else if (type == ElementType::f32) {
+            append(static_cast<float>(value));
+        } else {
+            const auto narrow = static_cast<float>(value);
+            append(type == ElementType::f16 ? float_to_half(narrow) : float_to_bfloat16(narrow));
+        }
+    }
+}
+
 std::uint32_t element_as_id(const ArrayView& array, std::size_t index) {
     return load<std::uint32_t>(array.bytes, index);
 }

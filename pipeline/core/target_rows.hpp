@@ -29,6 +29,9 @@ namespace distilld {
 [[nodiscard]] float element_as_float(const ArrayView& array, std::size_t index);
 /// The same for arrays of f64 too.
 [[nodiscard]] double element_as_double(const ArrayView& array, std::size_t index);
+/// Appends `count` elements of an array of floats from `first` on, converted to `type`, another type of floats.
+void append_converted(std::vector<std::byte>& bytes, const ArrayView& array, std::size_t first, std::size_t count,
+                      ElementType type);
 /// One id of an i32 or u32 array; negative ids become large numbers.
 [[nodiscard]] std::uint32_t element_as_id(const ArrayView& array, std::size_t index);
 

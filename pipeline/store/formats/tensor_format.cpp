@@ -5,9 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "base/half_float.hpp"
 #include "pipeline/core/target_rows.hpp"
-#include "pipeline/store/formats/position_format.hpp"
 
 namespace distilld {
 namespace {
@@ -23,14 +21,6 @@ ElementType stored_type(StoreValues values) {
     }
 }
 
-void append_rounded(std::vector<std::byte>& bytes, ElementType type, float value) {
-    if (type == ElementType::f32) {
-        append_value(bytes, value);
-    } else {
-        append_value(bytes, type == ElementType::f16 ? float_to_half(value) : float_to_bfloat16(value));
-    }
-}
-
 /// Appends the `count` elements from `first` on. Returns why they cannot be kept; empty if they are.
 std::optional<std::string> append_elements(const SampleTensor& tensor, std::size_t first, std::size_t count,
                                            ElementType type, std::vector<std::byte>& bytes) {
@@ -41,9 +31,7 @@ std::optional<std::string> append_elements(const SampleTensor& tensor, std::size
         const auto from = values.bytes.subspan(first * size, count * size);
         bytes.insert(bytes.end(), from.begin(), from.end());
     } else {
-        for (std::size_t i = first; i < first + count; ++i) {
-            append_rounded(bytes, type, static_cast<float>(element_as_double(values, i)));
-        }
+        append_converted(bytes, values, first, count, type);
     }
     const ArrayView kept{type, std::span<const std::byte>(bytes).subspan(before)};
     for (std::size_t i = 0; i < count; ++i) {

@@ -30,12 +30,7 @@ class InferCodec final : public TeacherCodec {
           choice_(std::move(choice)),
           head_sha256_(head_sha256(dialect_.metadata.parameters)),
           buffers_(std::move(buffers)),
-          limits_{positive_parameter(dialect_.metadata.parameters, "max_batch_size"),
-                  positive_parameter(dialect_.metadata.parameters, "max_tokens")} {
-        if (limits_.max_rows == 0) {
-            limits_.max_rows = dialect_.config.max_batch_size;
-        }
-    }
+          limits_{max_rows_of(dialect_), positive_parameter(dialect_.metadata.parameters, "max_tokens")} {}
 
     Result<std::vector<RequestPart>> plan_requests(const TokenBatch& tokens) const override {
         return split_rows(tokens, limits_);
@@ -141,12 +136,7 @@ class InferCodec final : public TeacherCodec {
                 text += " reduced to the top " + std::to_string(wanted_.top_k);
             }
         }
-        text += dialect_.binary_tensor_requests ? ", binary requests" : ", JSON requests";
-        text += dialect_.binary_tensor_answers ? ", binary answers" : ", JSON answers";
-        if (limits_.max_rows != 0) {
-            text += ", at most " + std::to_string(limits_.max_rows) + " sequences a request";
-        }
-        return text;
+        return text + transport_text(dialect_, "sequences");
     }
 
   private:
@@ -224,6 +214,20 @@ class InferCodec final : public TeacherCodec {
 };
 
 }  // namespace
+
+std::uint64_t max_rows_of(const Dialect& dialect) {
+    const std::uint64_t stated = positive_parameter(dialect.metadata.parameters, "max_batch_size");
+    return stated != 0 ? stated : dialect.config.max_batch_size;
+}
+
+std::string transport_text(const Dialect& dialect, const char* rows) {
+    std::string text = dialect.binary_tensor_requests ? ", binary requests" : ", JSON requests";
+    text += dialect.binary_tensor_answers ? ", binary answers" : ", JSON answers";
+    if (const std::uint64_t most = max_rows_of(dialect); most != 0) {
+        text += ", at most " + std::to_string(most) + " " + rows + " a request";
+    }
+    return text;
+}
 
 ModelMetadata own_teacher_metadata(const std::string& model) {
     ModelMetadata metadata;

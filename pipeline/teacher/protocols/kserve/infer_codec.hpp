@@ -21,6 +21,12 @@ struct Dialect {
     std::uint64_t sample_bytes = 0;      ///< of the outputs for a sample; 0 = unknown yet
 };
 
+/// Sequences or samples that a request may have; 0 = any number.
+[[nodiscard]] std::uint64_t max_rows_of(const Dialect& dialect);
+
+/// How requests and answers are sent, for the log. `rows`: "sequences" or "samples".
+[[nodiscard]] std::string transport_text(const Dialect& dialect, const char* rows);
+
 /// The tensors of our own teacher: assumed until the metadata is known.
 [[nodiscard]] ModelMetadata own_teacher_metadata(const std::string& model);
 

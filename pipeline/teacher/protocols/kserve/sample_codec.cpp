@@ -6,13 +6,11 @@
 #include <utility>
 
 #include "base/enum_names.hpp"
-#include "base/half_float.hpp"
 #include "base/join.hpp"
 #include "pipeline/core/target_rows.hpp"
 #include "pipeline/teacher/protocols/json_answer.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_http.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
-#include "pipeline/teacher/protocols/kserve/output_choice.hpp"
 
 namespace distilld::kserve {
 namespace {
@@ -33,16 +31,6 @@ bool is_floating(ElementType type) {
            type == ElementType::f64;
 }
 
-template <class T, class Convert>
-InferTensor converted(const SampleTensor& from, const std::string& datatype, std::vector<std::int64_t> shape,
-                      std::size_t first, std::size_t count, bool binary, Convert convert) {
-    std::vector<T> values(count);
-    for (std::size_t i = 0; i < count; ++i) {
-        values[i] = convert(element_as_double(from.values, first + i));
-    }
-    return make_tensor(from.name, datatype, std::move(shape), std::move(values), binary);
-}
-
 class SampleCodec final : public TeacherCodec {
   public:
     SampleCodec(const EndpointUrl& url, SampleNames names, Dialect dialect, std::shared_ptr<BufferPool> buffers)
@@ -50,11 +38,7 @@ class SampleCodec final : public TeacherCodec {
           names_(std::move(names)),
           dialect_(std::move(dialect)),
           buffers_(std::move(buffers)),
-          limits_{positive_parameter(dialect_.metadata.parameters, "max_batch_size"), 0} {
-        if (limits_.max_rows == 0) {
-            limits_.max_rows = dialect_.config.max_batch_size;
-        }
-    }
+          limits_{max_rows_of(dialect_), 0} {}
 
     Result<std::vector<RequestPart>> plan_requests(const TokenBatch& samples) const override {
         return split_rows(samples, limits_);
@@ -130,13 +114,7 @@ class SampleCodec final : public TeacherCodec {
     }
 
     std::string description() const override {
-        std::string text = "KServe v2, outputs " + joined(names_.outputs, ", ");
-        text += dialect_.binary_tensor_requests ? ", binary requests" : ", JSON requests";
-        text += dialect_.binary_tensor_answers ? ", binary answers" : ", JSON answers";
-        if (limits_.max_rows != 0) {
-            text += ", at most " + std::to_string(limits_.max_rows) + " samples a request";
-        }
-        return text;
+        return "KServe v2, outputs " + joined(names_.outputs, ", ") + transport_text(dialect_, "samples");
     }
 
   private:
@@ -163,21 +141,9 @@ class SampleCodec final : public TeacherCodec {
             return invalid_input("/teacher/inputs: \"" + tensor.name + "\" is " + wanted + " at the model, and " + own +
                                  " in the data");
         }
-        switch (*type) {
-            case ElementType::f64:
-                return converted<double>(tensor, wanted, std::move(shape), first, count, binary,
-                                         [](double value) { return value; });
-            case ElementType::f16:
-                return converted<std::uint16_t>(tensor, wanted, std::move(shape), first, count, binary,
-                                                [](double value) { return float_to_half(static_cast<float>(value)); });
-            case ElementType::bf16:
-                return converted<std::uint16_t>(
-                    tensor, wanted, std::move(shape), first, count, binary,
-                    [](double value) { return float_to_bfloat16(static_cast<float>(value)); });
-            default:
-                return converted<float>(tensor, wanted, std::move(shape), first, count, binary,
-                                        [](double value) { return static_cast<float>(value); });
-        }
+        auto bytes = std::make_shared<std::vector<std::byte>>();
+        append_converted(*bytes, tensor.values, first, count, *type);
+        return InferTensor{tensor.name, wanted, std::move(shape), *bytes, bytes, binary};
     }
 
     std::string target_;
