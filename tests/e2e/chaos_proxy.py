@@ -51,7 +51,7 @@ class ChaosProxy:
         self.script = script or Script()
         self.posts = 0  # that came in
         self.answered = 0  # real answers that were sent on
-        self._in_flight = 0
+        self.in_flight = 0  # POSTs whose answers are waited for, also those whose client has gone
         self.max_in_flight = 0  # POSTs whose answers were waited for at once
         self.answer_times = []  # of time.monotonic(), one each
         self.counts = collections.Counter()  # of faults, by name
@@ -173,13 +173,13 @@ class ChaosProxy:
         else:
             async with self._lanes:
                 begun = time.monotonic()
-                self._in_flight += 1
-                self.max_in_flight = max(self.max_in_flight, self._in_flight)
+                self.in_flight += 1
+                self.max_in_flight = max(self.max_in_flight, self.in_flight)
                 try:
                     answer_head, answer_body = await upstream.exchange(head, body)
                     await asyncio.sleep(max(0.0, begun + delay - time.monotonic()))
                 finally:
-                    self._in_flight -= 1
+                    self.in_flight -= 1
             if fault == "half_body":
                 writer.write(answer_head + answer_body[: len(answer_body) // 2])
                 await writer.drain()

@@ -262,11 +262,12 @@ def test_a_limit_is_kept_by_the_run_and_by_those_after_it(distilld, teacher, tex
         assert changed.status == 200, changed.text
         assert changed.json["max_concurrent"] == 1
         assert changed.json["spec"]["teacher"]["max_concurrent"] == 2
-        now = steps_behind(changed.json["progress"]["step"])
-        assert now["fetch"]["concurrency"] == 1
+        # A step whose record was on its way to the service when the limit changed was made with the old one.
+        wait_until(lambda: rest.job(job_id)["progress"]["fetch"]["concurrency"] == 1, "a step under the new limit")
         rest.post(f"/v1/jobs/{job_id}/pause")
         paused = rest.wait_job(job_id, ["paused"])
         assert paused["metadata"] == {"limited": "yes"}
+        wait_until(lambda: proxy.in_flight == 0, "the end of what the paused run had asked")
         proxy.max_in_flight = 0
         rest.post(f"/v1/jobs/{job_id}/resume")
         assert steps_behind(paused["progress"]["step"])["fetch"]["concurrency"] == 1
