@@ -146,13 +146,13 @@ FLEET = (
             plot(
                 "Throughput",
                 "short",
-                "Tokens per second: trained on by students, answered for by teachers.",
+                "Tokens, or samples of tensors, per second: trained on by students, answered for by teachers.",
                 ("sum by (role) (rate(distilld_tokens_total{INSTANCE}[RATE]))", "{{role}}"),
             ),
             plot(
                 "Throughput by job",
                 "short",
-                "Tokens per second that each active job trains on.",
+                "Tokens, or samples of tensors, per second that each active job trains on.",
                 ("distilld_job_tokens_per_second{INSTANCE}", "{{job_id}}"),
             ),
             plot(
@@ -203,7 +203,7 @@ FLEET = (
                 "sum by (le) (rate(distilld_teacher_server_request_duration_seconds_bucket{TEACHER}[RATE]))",
             ),
             plot(
-                "Tokens scored",
+                "Tokens or samples scored",
                 "short",
                 "Input positions per second.",
                 ("sum by (instance) (rate(distilld_teacher_server_tokens_total{TEACHER}[RATE]))", "{{instance}}"),

@@ -18,14 +18,14 @@ JOB = (
             figure(
                 "Training loss now",
                 panels.NATS,
-                "Of the newest step, in nats per token: KD from the teacher, cross entropy with the data, or a mix of "
-                "the two by training.kd_ratio (docs/losses.md).",
+                "Of the newest step, in nats per token, or per sample of tensors: KD from the teacher, cross entropy "
+                "with the data, or a mix of the two by training.kd_ratio (docs/losses.md).",
                 ("distilld_job_loss{JOB}", "{{job_id}}"),
             ),
             figure(
                 "Throughput now",
                 "short",
-                "Tokens per second that the job trains on, or stores answers for.",
+                "Tokens, or samples of tensors, per second that the job trains on, or stores answers for.",
                 ("distilld_job_tokens_per_second{JOB}", "{{job_id}}"),
             ),
             figure(
@@ -53,15 +53,15 @@ JOB = (
             plot(
                 "Training loss",
                 panels.NATS,
-                "Of each step, in nats per token: KD from the teacher, cross entropy with the data, or a mix of the "
-                "two by training.kd_ratio (docs/losses.md).",
+                "Of each step, in nats per token, or per sample of tensors: KD from the teacher, cross entropy with "
+                "the data, or a mix of the two by training.kd_ratio (docs/losses.md).",
                 ("distilld_job_loss{JOB}", "{{job_id}}"),
                 width=12,
             ),
             plot(
                 "Throughput",
                 "short",
-                "Tokens per second that the job trains on, or stores answers for.",
+                "Tokens, or samples of tensors, per second that the job trains on, or stores answers for.",
                 ("distilld_job_tokens_per_second{JOB}", "{{job_id}}"),
                 width=12,
             ),
@@ -87,8 +87,9 @@ JOB = (
             plot(
                 "Parts of the loss",
                 panels.NATS,
-                "Of each step, in nats per token and not weighted: KD, the divergence from the teacher; cross entropy "
-                "with the data; and the newest held-out cross entropy, where there is a held-out set.",
+                "Of each step, in nats per token, or per sample of tensors, and not weighted: KD, the divergence from "
+                "the teacher; cross entropy with the data; and the newest held-out cross entropy, where there is a "
+                "held-out set.",
                 ("distilld_job_kd_loss{JOB}", "KD"),
                 ("distilld_job_ce_loss{JOB}", "cross entropy"),
                 ("distilld_job_eval_loss{JOB}", "held-out cross entropy"),
@@ -217,7 +218,7 @@ JOB = (
                 ("rate(distilld_job_teacher_wait_seconds_total{JOB}[RATE])", "{{teacher}}"),
             ),
             plot(
-                "Tokens of the teachers",
+                "Tokens or samples of the teachers",
                 "short",
                 "Input positions per second that each teacher answers for, and requests that fail.",
                 ("rate(distilld_job_several_teachers_tokens_total{JOB}[RATE])", "{{teacher}}"),
@@ -237,7 +238,7 @@ JOB = (
         "Teacher of the job, by endpoint",
         (
             plot(
-                "Tokens of the endpoints",
+                "Tokens or samples of the endpoints",
                 "short",
                 "Input positions per second that each endpoint answers for.",
                 ("rate(distilld_teacher_endpoint_tokens_total{JOB}[RATE])", "{{endpoint}}"),

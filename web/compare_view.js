@@ -11,9 +11,9 @@ import { differences } from "./spec_doc.js";
 const POINTS = 1000;
 
 const CHARTS = [
-    ["Training loss, nats/token", "loss"],
-    ["Held-out cross entropy, nats/token", "eval_loss"],
-    ["Tokens per second", "tokens_per_second"],
+    ["Training loss, per token or sample", "loss"],
+    ["Held-out loss, per token or sample", "eval_loss"],
+    ["Tokens or samples per second", "tokens_per_second"],
     ["Share of time that the student waits", "stall_fraction"],
 ];
 
@@ -21,8 +21,8 @@ const FIGURES = [
     ["State", (job) => job.state],
     ["Steps", (job) => whole(job.progress?.step)],
     ["Training loss", (job) => lossName(job.resolved_spec)],
-    ["Training loss at the end, nats/token", (job) => number(job.progress?.loss)],
-    ["Held-out cross entropy, nats/token", (job) => number(job.eval_loss)],
+    ["Training loss at the end, per token or sample", (job) => number(job.progress?.loss)],
+    ["Held-out loss, per token or sample", (job) => number(job.eval_loss)],
     ["Held-out cross entropy of the exported weights", (job) => number(job.exported_eval_loss)],
     ["KL from the teacher, held-out, nats/token", (job) => number(job.eval_kl)],
     ["Same top token", (job) => share(job.eval_top1_agreement)],

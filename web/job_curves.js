@@ -7,7 +7,7 @@ import { lossesOf } from "./losses.js";
 
 /** Of the choice, when they have points: the likeliest first. */
 const FIGURES = [
-    ["tokens_per_second", "throughput (tokens per second)"],
+    ["tokens_per_second", "throughput (tokens or samples per second)"],
     ["stall_fraction", "share of time that the student waits"],
     ["grad_norm", "norm of the gradient"],
     ["learning_rate", "learning rate"],
@@ -19,13 +19,13 @@ const FIGURES = [
 
 /** {element, show(SeriesSet, what the training loss is called), stop()} */
 export function makeCurves() {
-    const losses = makeChart("Losses over the steps, in nats per token");
+    const losses = makeChart("Losses over the steps, in nats per token or per sample");
     const other = makeChart("The chosen figure over the steps", number);
     const choice = h("select", { id: "figure", onchange: showOther });
     const lossBox = h(
         "section",
         { class: "panel", "aria-labelledby": "loss-title" },
-        h("h2", { id: "loss-title" }, "Losses (nats per token)"),
+        h("h2", { id: "loss-title" }, "Losses (nats per token, or per sample)"),
         losses.element,
     );
     const element = h(

@@ -330,7 +330,7 @@ def test_two_jobs_are_compared(tab, work):
     expect(changes.locator("tbody tr").nth(2)).to_contain_text("0.0005")
     expect(changes.locator("tbody tr").nth(2)).to_contain_text("0.004")
     figures = result.locator("section", has=page.locator("#figures-title"))
-    expect(figures.locator("tr", has_text="Held-out cross entropy").first).to_contain_text(re.compile(r"\d\.\d"))
+    expect(figures.locator("tr", has_text="Held-out loss").first).to_contain_text(re.compile(r"\d\.\d"))
     label = result.locator(".chart").first.get_attribute("aria-label")
     assert "A: slow rate" in label
     assert "B: fast rate" in label
