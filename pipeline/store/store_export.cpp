@@ -46,9 +46,10 @@ boost::json::object position_line(const TeacherTargets& targets, std::uint64_t r
     boost::json::object line;
     line["row"] = row;
     if (targets.kind == TeacherTargets::Kind::tensors) {
+        boost::json::object& outputs = line["outputs"].emplace_object();
         for (const SampleTensor& tensor : targets.tensors) {
             const std::size_t count = tensor.values.bytes.size() / element_size(tensor.values.type);
-            line[tensor.name] = floats_of(tensor.values, 0, count);
+            outputs[tensor.name] = floats_of(tensor.values, 0, count);
         }
         return line;
     }
