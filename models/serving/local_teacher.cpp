@@ -33,6 +33,12 @@ std::string first_line(std::string text) {
     return text;
 }
 
+/// The begin of a description, for the log.
+std::string in_the_process(const std::string& path, const ServedModel& model) {
+    return path + ": in the process, " + std::to_string(model.parameters) + " parameters, " + model.dtype + " on " +
+           model.device + ", threads " + std::to_string(model.threads);
+}
+
 template <class Function>
 std::invoke_result_t<Function&> guarded(const char* what, Function function) {
     try {
@@ -301,8 +307,7 @@ class LanguageModel final : public LocalModel {
         } else if (mode_ == ScoreRequest::Mode::hidden) {
             what = "hidden states of " + std::to_string(model_.hidden_size) + " values";
         }
-        return spec_.model_dir + ": in the process, " + std::to_string(model_.parameters) + " parameters, " +
-               model_.dtype + " on " + model_.device + ", threads " + std::to_string(model_.threads) + ", " + what;
+        return in_the_process(spec_.model_dir, model_) + ", " + what;
     }
 
     TeacherSpec spec_;
@@ -342,7 +347,7 @@ class LoadedModule final : public LocalModel {
         TeacherInfo info;
         info.kind = first->kind;
         info.deterministic = same_targets(*first, *second);
-        info.description = module_->description();
+        info.description = in_the_process(spec_.module, module_->model());
         info.fingerprint = teacher_fingerprint(*first);
         info.tensors = without_values(first->tensors);
         return info;

@@ -24,8 +24,8 @@ class TeacherModule {
     virtual ~TeacherModule() = default;
     /// The outputs for a batch of samples; tensors in host memory.
     virtual Result<TeacherTargets> answer(const TokenBatch& samples) = 0;
-    /// In one line, for the log.
-    [[nodiscard]] virtual std::string description() const = 0;
+    /// Without a vocabulary, positions and head.
+    [[nodiscard]] virtual const ServedModel& model() const = 0;
 };
 
 /// The same for a module.

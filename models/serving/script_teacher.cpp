@@ -31,9 +31,12 @@ ElementType element_type(torch::ScalarType type) {
 
 class ScriptTeacher final : public TeacherModule {
   public:
-    ScriptTeacher(std::unique_ptr<ScriptModule> script, std::string device)
-        : script_(std::move(script)), device_(std::move(device)) {
+    ScriptTeacher(std::unique_ptr<ScriptModule> script, ServedModel model)
+        : script_(std::move(script)), model_(std::move(model)) {
         script_->module().eval();
+        for (const Tensor& parameter : script_->module().parameters()) {
+            model_.parameters += static_cast<std::uint64_t>(parameter.numel());
+        }
     }
 
     Result<TeacherTargets> answer(const TokenBatch& samples) override {
@@ -62,37 +65,43 @@ class ScriptTeacher final : public TeacherModule {
         return targets;
     }
 
-    std::string description() const override {
-        std::int64_t parameters = 0;
-        for (const Tensor& parameter : script_->module().parameters()) {
-            parameters += parameter.numel();
-        }
-        return script_->names().file.string() + ": in the process, " + std::to_string(parameters) + " parameters, on " +
-               device_ + ", threads " + std::to_string(at::get_num_threads());
-    }
+    const ServedModel& model() const override { return model_; }
 
   private:
     std::unique_ptr<ScriptModule> script_;
-    std::string device_;
+    ServedModel model_;
 };
 
 }  // namespace
 
+Result<std::unique_ptr<TeacherModule>> load_module_engine(const TeacherSpec& spec, const ModuleFields& fields,
+                                                          const std::string& device_name) {
+    if (spec.threads != 0) {
+        at::set_num_threads(static_cast<int>(spec.threads));
+    }
+    const Result<torch::Device> device = resolve_device(device_name);
+    if (!device) {
+        return device.error();
+    }
+    const ComputeDtype dtype = resolve_dtype(spec.dtype, *device);
+    Result<std::unique_ptr<ScriptModule>> script = ScriptModule::load(
+        {fields.file, fields.names, spec.module, spec.inputs, spec.outputs}, to_scalar_type(dtype), *device);
+    if (!script) {
+        return script.error();
+    }
+    ServedModel model;
+    model.dtype = to_string(dtype);
+    model.device = device->str();
+    model.threads = static_cast<std::uint32_t>(at::get_num_threads());
+    return std::make_unique<ScriptTeacher>(std::move(*script), std::move(model));
+}
+
 LoadTeacherModule local_module_loader(std::string student_device) {
     return [wanted = std::move(student_device)](const TeacherSpec& spec) -> Result<std::unique_ptr<TeacherModule>> {
         const ComputeThreadScope student_keeps_its_threads;
-        at::set_num_threads(static_cast<int>(local_threads_for(spec.threads, core_count())));
-        const Result<torch::Device> device = resolve_device(spec.placement == TeacherPlacement::rank0 ? wanted : "cpu");
-        if (!device) {
-            return device.error();
-        }
-        Result<std::unique_ptr<ScriptModule>> script =
-            ScriptModule::load({"/teacher/module", "/teacher", spec.module, spec.inputs, spec.outputs},
-                               to_scalar_type(resolve_dtype(spec.dtype, *device)), *device);
-        if (!script) {
-            return script.error();
-        }
-        return std::make_unique<ScriptTeacher>(std::move(*script), device->str());
+        TeacherSpec ours = spec;
+        ours.threads = local_threads_for(spec.threads, core_count());
+        return load_module_engine(ours, {}, spec.placement == TeacherPlacement::rank0 ? wanted : "cpu");
     };
 }
 

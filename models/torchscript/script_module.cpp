@@ -197,7 +197,7 @@ Result<std::unique_ptr<ScriptModule>> ScriptModule::load(ModuleNames names, torc
             std::vector<std::string> taken;
             std::transform(arguments.begin() + 1, arguments.end(), std::back_inserter(taken),
                            [](const auto& one) { return one.name(); });
-            return invalid_input(names.section + "/inputs: names " + std::to_string(given) + " tensors, forward() of " +
+            return invalid_input(names.section + "inputs: names " + std::to_string(given) + " tensors, forward() of " +
                                  names.file.string() + " takes " + std::to_string(taken.size()) + " (" + joined(taken) +
                                  ")");
         }
@@ -214,7 +214,7 @@ std::vector<Tensor> ScriptModule::inputs_of(const TokenBatch& batch) const {
         const SampleTensor* tensor = find_tensor(batch.tensors, name);
         if (tensor == nullptr) {
             throw ErrorException(
-                invalid_input(names_.section + "/inputs: the data has no tensor \"" + name + "\" (it has " +
+                invalid_input(names_.section + "inputs: the data has no tensor \"" + name + "\" (it has " +
                               joined(batch.tensors, ", ", [](const SampleTensor& one) { return one.name; }) + ")"));
         }
         Tensor input = to_tensor(*tensor, batch.rows).to(device_);
@@ -234,7 +234,7 @@ std::vector<Tensor> ScriptModule::run(const std::vector<Tensor>& inputs, std::ui
     for (std::size_t i = 0; i < outputs.size(); ++i) {
         const Tensor& output = outputs[i];
         if (!output.is_floating_point() || output.dim() == 0 || output.size(0) != std::int64_t{rows}) {
-            throw ErrorException(invalid_input(names_.section + "/outputs: \"" + names_.outputs[i] + "\" is " +
+            throw ErrorException(invalid_input(names_.section + "outputs: \"" + names_.outputs[i] + "\" is " +
                                                c10::toString(output.scalar_type()) + " " + shape_text(output.sizes()) +
                                                " for " + std::to_string(rows) +
                                                " samples: it must be floating, and its first dimension that of the "
@@ -247,7 +247,7 @@ std::vector<Tensor> ScriptModule::run(const std::vector<Tensor>& inputs, std::ui
 std::vector<Tensor> ScriptModule::tensors_of(const torch::jit::IValue& returned) const {
     std::vector<Tensor> outputs;
     const auto refuse = [this](const std::string& what) {
-        throw ErrorException(invalid_input(names_.section + "/outputs: forward() of " + names_.file.string() +
+        throw ErrorException(invalid_input(names_.section + "outputs: forward() of " + names_.file.string() +
                                            " returns " + what + ", and the field names " +
                                            std::to_string(names_.outputs.size()) + ": " + joined(names_.outputs)));
     };

@@ -18,7 +18,7 @@ namespace distilld::models {
 /// What a spec says of a module.
 struct ModuleNames {
     std::string field;                 ///< of the file, for messages: "/student/model"
-    std::string section;               ///< "/student": `inputs` and `outputs` are its fields
+    std::string section;               ///< "/student/": before the names of the fields `inputs` and `outputs`
     std::filesystem::path file;        ///< written by torch.jit.save()
     std::vector<std::string> inputs;   ///< tensors of the data that forward() takes, in this order
     std::vector<std::string> outputs;  ///< names of the tensors that forward() returns

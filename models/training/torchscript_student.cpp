@@ -425,8 +425,9 @@ Result<std::unique_ptr<Student>> make_torchscript_student(const StudentSpec& stu
         make_repeatable();
     }
     const ComputeDtype dtype = resolve_dtype(student.dtype, *device);
-    Result<std::unique_ptr<ScriptModule>> script = ScriptModule::load(
-        {"/student/model", "/student", student.model, student.inputs, student.outputs}, to_scalar_type(dtype), *device);
+    Result<std::unique_ptr<ScriptModule>> script =
+        ScriptModule::load({"/student/model", "/student/", student.model, student.inputs, student.outputs},
+                           to_scalar_type(dtype), *device);
     if (!script) {
         return script.error();
     }

@@ -28,11 +28,11 @@ namespace distilld::cli {
 namespace {
 
 void add_teacher(CLI::App& app, TeacherOptions& options) {
-    CLI::App* teacher = add_command(app, "teacher", "Serve a model folder as a teacher endpoint");
+    CLI::App* teacher = add_command(app, "teacher", "Serve a model as a teacher endpoint");
     add_teacher_options(*teacher, options);
-    teacher->get_option("MODEL_DIR")->check([](const std::string& folder) {
+    teacher->get_option("MODEL")->check([](const std::string& model) {
         std::error_code failed;
-        return std::filesystem::is_directory(folder, failed) ? "" : folder + " is not a folder" + api::hub_hint(folder);
+        return std::filesystem::exists(model, failed) ? "" : model + " does not exist" + api::hub_hint(model);
     });
 }
 

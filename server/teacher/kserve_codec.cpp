@@ -19,9 +19,6 @@ namespace {
 using models::ScoreRequest;
 using models::ServedModel;
 
-/// Characters per number in a JSON answer, with its comma: an estimate for the limit.
-constexpr std::uint64_t kJsonNumberBytes = 14;
-
 bool known_output(std::string_view name) {
     return name == kTopkIds || name == kTopkLogprobs || name == kTokenLogprobs || name == kTailLogprob ||
            name == kLogits || name == kHiddenStates;
@@ -264,8 +261,8 @@ std::uint64_t answer_bytes(const InferPlan& plan, const ServedModel& model) {
 
 }  // namespace
 
-Result<InferPlan> parse_infer(std::shared_ptr<const std::string> body, std::optional<std::string_view> header_length,
-                              const ServedModel& model, const ScoreLimits& limits) {
+Result<kserve::InferRequest> read_infer(std::shared_ptr<const std::string> body,
+                                        std::optional<std::string_view> header_length, const ScoreLimits& limits) {
     std::optional<std::size_t> json_bytes;
     if (header_length) {
         json_bytes = number_from<std::size_t>(*header_length);
@@ -277,19 +274,20 @@ Result<InferPlan> parse_infer(std::shared_ptr<const std::string> body, std::opti
     kserve::MessageLimits message_limits;
     message_limits.max_json_bytes = limits.max_body_bytes;
     message_limits.max_tensor_bytes = limits.max_body_bytes * 4;  // "1," in JSON becomes an INT64 of 8 bytes
-    auto request = kserve::parse_infer_request(std::move(body), json_bytes, message_limits);
-    if (!request) {
-        return request.error();
-    }
+    return kserve::parse_infer_request(std::move(body), json_bytes, message_limits);
+}
+
+Result<InferPlan> parse_infer(const kserve::InferRequest& request, const ServedModel& model,
+                              const ScoreLimits& limits) {
     InferPlan plan;
-    plan.id = request->id;
-    if (auto read = read_inputs(*request, limits, plan.score); !read) {
+    plan.id = request.id;
+    if (auto read = read_inputs(request, limits, plan.score); !read) {
         return read.error();
     }
-    if (auto read = read_parameters(*request, model, plan.score); !read) {
+    if (auto read = read_parameters(request, model, plan.score); !read) {
         return read.error();
     }
-    if (auto planned = plan_outputs(*request, plan); !planned) {
+    if (auto planned = plan_outputs(request, plan); !planned) {
         return planned.error();
     }
     if (auto checked = models::check_score_request(plan.score, model); !checked) {

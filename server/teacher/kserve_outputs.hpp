@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -8,6 +9,9 @@
 
 /// Names of outputs, modes and datatypes in the KServe protocol, for requests and answers of a teacher.
 namespace distilld::teacher {
+
+/// Characters per number in a JSON answer, with its comma: an estimate for the limit.
+inline constexpr std::uint64_t kJsonNumberBytes = 14;
 
 inline constexpr std::string_view kTopkIds = "topk_ids";
 inline constexpr std::string_view kTopkLogprobs = "topk_logprobs";

@@ -15,11 +15,11 @@ namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 
 struct ScoreQueue::Job {
-    Job(const asio::any_io_executor& executor, models::TeacherScorer& scorer_in, models::ScoreRequest request_in)
-        : scorer(scorer_in), request(std::move(request_in)), done(executor) {}
+    Job(const asio::any_io_executor& executor, std::uint64_t positions_in, Work work_in)
+        : positions(positions_in), work(std::move(work_in)), done(executor) {}
 
-    models::TeacherScorer& scorer;
-    models::ScoreRequest request;
+    std::uint64_t positions;
+    Work work;
     Clock::time_point arrived = Clock::now();
     std::atomic<bool> dropped{false};  ///< the caller no longer waits; read by the compute thread
     Condition done;
@@ -29,11 +29,11 @@ struct ScoreQueue::Job {
 
 namespace {
 
-Result<models::ScoreResult> score_guarded(models::TeacherScorer& scorer, const models::ScoreRequest& request) {
+Result<void> guarded(const ScoreQueue::Work& work) {
     try {
-        return scorer.score(request);
+        return work();
     } catch (const std::exception& error) {
-        return Error{ErrorKind::internal, std::string("scoring failed: ") + error.what()};
+        return Error{ErrorKind::internal, std::string("the model failed: ") + error.what()};
     }
 }
 
@@ -47,13 +47,13 @@ ScoreQueue::ScoreQueue(asio::any_io_executor executor, asio::any_io_executor com
       metrics_(metrics),
       wake_(executor_) {}
 
-asio::awaitable<ScoreQueue::Outcome> ScoreQueue::submit(models::TeacherScorer& scorer, models::ScoreRequest request) {
+asio::awaitable<ScoreQueue::Outcome> ScoreQueue::submit(std::uint64_t positions, Work work) {
     if (stopping_ || waiting_.size() >= options_.max_waiting) {
         Outcome refused;
         refused.refusal = Refusal::full;
         co_return refused;
     }
-    auto job = std::make_shared<Job>(executor_, scorer, std::move(request));
+    auto job = std::make_shared<Job>(executor_, positions, std::move(work));
     waiting_.push_back(job);
     note_waiting();
     wake_.notify();
@@ -92,10 +92,10 @@ void ScoreQueue::note_waiting() {
 
 ScoreQueue::Batch ScoreQueue::take_batch() {
     Batch batch;
-    std::uint64_t tokens = 0;
+    std::uint64_t positions = 0;
     while (!waiting_.empty()) {
-        tokens += waiting_.front()->request.input_ids.size();
-        if (!batch.empty() && tokens > options_.max_batch_tokens) {
+        positions += waiting_.front()->positions;
+        if (!batch.empty() && positions > options_.max_batch_tokens) {
             break;
         }
         batch.push_back(std::move(waiting_.front()));
@@ -128,10 +128,10 @@ void ScoreQueue::compute(const Batch& batch) {
         }
         const auto begun = Clock::now();
         Outcome outcome;
-        outcome.result = score_guarded(job->scorer, job->request);
+        outcome.result = guarded(job->work);
         outcome.finished = Clock::now();
         metrics_.update([&](TeacherCounts& counts) {
-            counts.tokens += job->request.input_ids.size();
+            counts.tokens += job->positions;
             counts.queue_waits.observe(to_seconds(begun - job->arrived));
             counts.compute_seconds += to_seconds(outcome.finished - begun);
         });

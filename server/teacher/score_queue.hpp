@@ -6,12 +6,12 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/error.hpp"
-#include "models/serving/teacher_scorer.hpp"
 #include "pipeline/async/condition.hpp"
 #include "server/teacher/teacher_metrics.hpp"
 
@@ -19,29 +19,30 @@ namespace distilld::teacher {
 
 struct ScoreQueueOptions {
     std::uint32_t max_waiting = 256;                               ///< requests
-    std::uint64_t max_batch_tokens = 16384;                        ///< of the requests in one batch
+    std::uint64_t max_batch_tokens = 16384;                        ///< positions of the requests in one batch
     std::chrono::nanoseconds timeout = std::chrono::seconds(120);  ///< in the queue and during computation
 };
 
-/// Passes requests of many connections to the compute thread. Whenever it is free, it gets all waiting requests in
-/// order of arrival, up to max_batch_tokens; no request waits for a batch to fill. Each request is answered as soon as
-/// it is done. All members run on one executor, a strand or a single-threaded context.
+/// Passes requests of many connections, of positions or of samples, to the compute thread. Whenever it is free, it gets
+/// all waiting requests in order of arrival, up to max_batch_tokens; no request waits for a batch to fill. Each request
+/// is answered as soon as it is done. All members run on one executor, a strand or a single-threaded context.
 class ScoreQueue {
   public:
     enum class Refusal { full, timeout };
-    /// The result of a request, or the reason why it was not computed.
+    /// Computes a request's answer and leaves it where its caller finds it. An exception is an internal error.
+    using Work = std::function<Result<void>()>;
     struct Outcome {
-        std::optional<Refusal> refusal;
-        std::optional<Result<models::ScoreResult>> result;  ///< set without a refusal
+        std::optional<Refusal> refusal;  ///< why the work was not done
+        Result<void> result;             ///< of the work
         std::chrono::steady_clock::time_point finished;
     };
 
     ScoreQueue(boost::asio::any_io_executor executor, boost::asio::any_io_executor compute, ScoreQueueOptions options,
                TeacherMetrics& metrics);
 
-    /// Waits for the answer. If the caller is cancelled or times out, the request is dropped unless it has begun.
-    /// `scorer` must outlive run().
-    boost::asio::awaitable<Outcome> submit(models::TeacherScorer& scorer, models::ScoreRequest request);
+    /// Waits for the end of the work on so many positions. If the caller is cancelled or times out, the request is
+    /// dropped unless it has begun: the work must own what it uses, or that must outlive run().
+    boost::asio::awaitable<Outcome> submit(std::uint64_t positions, Work work);
 
     /// Feeds the compute thread until stop(); returns when it is idle. Waiting requests are dropped.
     boost::asio::awaitable<void> run();

@@ -10,7 +10,9 @@
 
 #include "base/error.hpp"
 #include "models/serving/teacher_scorer.hpp"
+#include "pipeline/core/micro_batch.hpp"
 #include "pipeline/teacher/protocols/kserve/message.hpp"
+#include "pipeline/teacher/protocols/kserve/sample_codec.hpp"
 #include "server/http/http_message.hpp"
 
 /// Requests and answers of a teacher in both protocols: bodies in, bodies out, no I/O. Any thread.
@@ -34,17 +36,43 @@ struct InferPlan {
     std::uint64_t answer_bytes = 0;  ///< estimated size of the answer
 };
 
-/// `POST /v2/models/{model}/infer`. Inputs: `input_ids` [B, T] and optional `seq_lens` [B], each INT32, UINT32 or
+/// The body of `POST /v2/models/{model}/infer`. `header_length` is the value of the HTTP header, if present.
+Result<kserve::InferRequest> read_infer(std::shared_ptr<const std::string> body,
+                                        std::optional<std::string_view> header_length, const ScoreLimits& limits);
+
+/// The same for a model of tokens. Inputs: `input_ids` [B, T] and optional `seq_lens` [B], each INT32, UINT32 or
 /// INT64. Parameters: `mode` "topk" | "logits" | "hidden" (default: the mode of the requested output; without one,
 /// logits if top_k is 0, else topk), `top_k`, `logits_dtype` "FP16" | "FP32", `hidden_dtype` "FP16" | "BF16" | "FP32"
 /// (default: the model's); others are ignored. Without `outputs`: topk_ids, topk_logprobs, token_logprobs and
 /// tail_logprob, or logits, or hidden_states. Errors are invalid_input and name the tensor or parameter.
-Result<InferPlan> parse_infer(std::shared_ptr<const std::string> body, std::optional<std::string_view> header_length,
-                              const models::ServedModel& model, const ScoreLimits& limits);
+Result<InferPlan> parse_infer(const kserve::InferRequest& request, const models::ServedModel& model,
+                              const ScoreLimits& limits);
 
 /// The answer: binary outputs if requested, else JSON. Parameters: vocab_size, temperature 1, row_offset 0.
 Result<kserve::EncodedMessage> build_infer(const InferPlan& plan, models::ScoreResult result,
                                            const models::ServedModel& model, std::string_view model_name);
+
+/// An inference request to a TorchScript module, checked against its names.
+struct SamplePlan {
+    TokenBatch samples;
+    std::vector<kserve::RequestedOutput> outputs;  ///< in the order of the answer; `binary` is set
+    std::string id;
+};
+
+/// Each input has the samples as its first dimension, and one of kSampleDatatypes. Without `outputs`: all. Errors are
+/// invalid_input and name the tensor.
+Result<SamplePlan> parse_samples(kserve::InferRequest request, const kserve::SampleNames& names);
+
+/// Estimated size of the answer with the module's outputs.
+[[nodiscard]] std::uint64_t sample_answer_bytes(const SamplePlan& plan, const TeacherTargets& targets);
+
+/// The answer: binary outputs if requested, else JSON, in the module's dtype.
+Result<kserve::EncodedMessage> build_samples(const SamplePlan& plan, const TeacherTargets& targets,
+                                             std::string_view model_name);
+
+/// `GET /v2/models/{model}`. TorchScript does not say which shapes and datatypes a module takes.
+std::string build_module_metadata(const models::ServedModel& model, const kserve::SampleNames& names,
+                                  std::string_view model_name);
 
 /// `GET /v2/models/{model}/head`, or the piece of it that a Range header requests: 206 with Content-Range, 416 if there
 /// is no such piece, 304 for a matching If-None-Match. ETag is the quoted SHA-256 of the whole file. A range in another

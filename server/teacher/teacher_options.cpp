@@ -22,6 +22,8 @@ struct Bounds {
 /// Visits the options by name, for the parser and for teacher_arguments().
 template <class Visitor, class Options>
 void visit_options(Visitor& v, Options& options) {
+    v("--inputs", options.inputs, "of a TorchScript file: tensors that forward() takes, in this order");
+    v("--outputs", options.outputs, "of a TorchScript file: names of the tensors that forward() returns");
     v("--listen", options.listen, "ADDRESS:PORT; port 0 = any free one");
     v("--host", options.hosts, "further name or address of the server that requests may use; may be repeated");
     v("--threads", options.threads, "threads of one forward pass; 0 = all cores",
@@ -106,7 +108,7 @@ std::vector<std::pair<std::string, std::string>> listed(const TeacherOptions& op
 }  // namespace
 
 void add_teacher_options(CLI::App& command, TeacherOptions& options) {
-    command.add_option("MODEL_DIR", options.model_dir, "Hugging Face folder")->required();
+    command.add_option("MODEL", options.model, "Hugging Face folder, or TorchScript file")->required();
     Binder binder{command};
     visit_options(binder, options);
 }
@@ -122,7 +124,7 @@ std::vector<std::string> teacher_arguments(const TeacherOptions& options) {
         }
     }
     arguments.emplace_back("--");
-    arguments.push_back(options.model_dir.string());
+    arguments.push_back(options.model.string());
     return arguments;
 }
 

@@ -16,6 +16,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/join.hpp"
+#include "models/serving/local_engine.hpp"
 #include "models/serving/teacher_engine.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/async/task_group.hpp"
@@ -36,6 +38,7 @@ namespace asio = boost::asio;
 constexpr std::chrono::seconds kGrace{5};
 constexpr std::uint64_t kBodyBase = 64U << 10;
 constexpr std::uint64_t kBodyBytesPerToken = 24;
+constexpr std::uint64_t kBodyOfSamples = 64U << 20;
 
 int complain(const std::string& message, int code) {
     std::cerr << "distilld teacher: " << message << std::endl;
@@ -84,8 +87,11 @@ class TeacherProgram {
         made.model_name = options.model_name;
         made.delay = options.delay;
         made.limits.max_tokens = options.max_batch_tokens;
-        made.limits.max_body_bytes =
-            options.body_limit != 0 ? options.body_limit : kBodyBase + kBodyBytesPerToken * options.max_batch_tokens;
+        made.limits.max_body_bytes = options.body_limit;
+        if (options.body_limit == 0) {
+            made.limits.max_body_bytes =
+                options.outputs.empty() ? kBodyBase + kBodyBytesPerToken * options.max_batch_tokens : kBodyOfSamples;
+        }
         made.limits.max_answer_bytes = options.response_limit;
         made.max_held_bytes = 2 * options.response_limit;
         return made;
@@ -102,34 +108,59 @@ class TeacherProgram {
         co_await tasks.join();
     }
 
+    /// On the compute thread.
+    Result<void> read_model() {
+        if (options_.outputs.empty()) {
+            auto loaded = models::load_teacher_engine(options_.model, options_.dtype, options_.threads);
+            if (!loaded) {
+                return loaded.error();
+            }
+            scorer_ = std::move(*loaded);
+            return {};
+        }
+        TeacherSpec spec;
+        spec.module = options_.model.string();
+        spec.inputs = options_.inputs;
+        spec.outputs = options_.outputs;
+        spec.dtype = options_.dtype;
+        spec.threads = options_.threads;
+        auto loaded = models::load_module_engine(spec, {"MODEL", "--"}, "auto");
+        if (!loaded) {
+            return loaded.error();
+        }
+        module_ = std::move(*loaded);
+        return {};
+    }
+
     asio::awaitable<void> load() {
-        auto read = [this] {
-            return models::load_teacher_engine(options_.model_dir, options_.dtype, options_.threads);
-        };
+        auto read = [this] { return read_model(); };
         std::string problem;
         try {
-            auto loaded = co_await run_on(compute_.get_executor(), std::move(read));
-            if (loaded) {
-                scorer_ = std::move(*loaded);
-            } else {
-                problem = loaded.error().message;
-            }
+            const Result<void> loaded = co_await run_on(compute_.get_executor(), std::move(read));
+            problem = loaded ? "" : loaded.error().message;
         } catch (const std::exception& error) {
-            problem = "cannot load " + options_.model_dir.string() + ": " + error.what();
+            problem = "cannot load " + options_.model.string() + ": " + error.what();
         }
         if (!problem.empty()) {
             exit_code_ = complain(problem, kFailed);
             server_->stop(std::chrono::seconds(0));
             co_return;
         }
-        service_.set_model(*scorer_);
-        const models::ServedModel& model = scorer_->model();
+        std::string answers;
+        if (module_ != nullptr) {
+            service_.set_module(*module_, {options_.inputs, options_.outputs});
+            answers = "outputs " + joined(options_.outputs);
+        } else {
+            service_.set_model(*scorer_);
+            answers = "vocabulary " + std::to_string(scorer_->model().vocabulary_size);
+        }
+        const models::ServedModel& model = module_ != nullptr ? module_->model() : scorer_->model();
         for (const std::string& warning : model.warnings) {
             log::warn("teacher", warning);
         }
-        std::cout << "distilld teacher: " << options_.model_dir.string() << " ready on http://" << server_->address()
-                  << " (" << model.parameters << " parameters, vocabulary " << model.vocabulary_size << ", "
-                  << model.dtype << " on " << model.device << ", threads " << model.threads;
+        std::cout << "distilld teacher: " << options_.model.string() << " ready on http://" << server_->address()
+                  << " (" << model.parameters << " parameters, " << answers << ", " << model.dtype << " on "
+                  << model.device << ", threads " << model.threads;
         if (options_.delay.count() > 0) {
             std::cout << ", answers delayed " << options_.delay.count() << " ms";
         }
@@ -142,7 +173,7 @@ class TeacherProgram {
         if (std::get<0>(first)) {
             co_return;
         }
-        if (scorer_ == nullptr) {
+        if (scorer_ == nullptr && module_ == nullptr) {
             // Loading cannot be interrupted, and there is nothing to finish.
             std::_Exit(kDone);
         }
@@ -156,7 +187,8 @@ class TeacherProgram {
 
     TeacherOptions options_;
     // Members are destroyed in reverse order, so none outlives what it refers to.
-    std::unique_ptr<models::TeacherScorer> scorer_;
+    std::unique_ptr<models::TeacherScorer> scorer_;  ///< of a folder
+    std::unique_ptr<models::TeacherModule> module_;  ///< of a TorchScript file
     teacher::TeacherMetrics metrics_;
     asio::io_context io_{1};
     asio::thread_pool compute_{1};
@@ -172,8 +204,17 @@ class TeacherProgram {
 
 int run_teacher_server(const TeacherOptions& options) {
     std::error_code ignored;
-    if (!std::filesystem::is_directory(options.model_dir, ignored)) {
-        return complain(options.model_dir.string() + " is not a folder", kFailed);
+    const std::string model = options.model.string();
+    if (!std::filesystem::exists(options.model, ignored)) {
+        return complain(model + " does not exist", kFailed);
+    }
+    const bool is_folder = std::filesystem::is_directory(options.model, ignored);
+    if (!is_folder && (options.inputs.empty() || options.outputs.empty())) {
+        return complain(model + " is a file: a TorchScript file needs --inputs and --outputs, other models are folders",
+                        kWrongUsage);
+    }
+    if (is_folder && !(options.inputs.empty() && options.outputs.empty())) {
+        return complain(model + " is a folder: --inputs and --outputs describe a TorchScript file", kWrongUsage);
     }
     try {
         return TeacherProgram(options).run();

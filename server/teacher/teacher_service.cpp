@@ -59,6 +59,10 @@ http::Response not_loaded() {
     return error_answer(503, "the model is being loaded");
 }
 
+http::Response answers_samples() {
+    return error_answer(404, "the model is a TorchScript module: it answers samples, at /v2/models/{model}/infer");
+}
+
 using Answer = std::function<http::Response(const http::Request&)>;
 
 asio::awaitable<http::Response> answer_at_once(Answer answer, http::Request request) {
@@ -77,10 +81,14 @@ http::Route for_anybody(const char* pattern, http::Handler handler) {
     return row;
 }
 
-/// Counts an answer's memory against the budget while the answer is in progress.
-std::shared_ptr<const void> hold(const std::shared_ptr<std::uint64_t>& total, std::uint64_t bytes) {
-    *total += bytes;
-    return {nullptr, [total, bytes](const void*) { *total -= bytes; }};
+/// Leaves a result of the compute thread where the request waits for it.
+template <class T>
+Result<void> keep(T& place, Result<T> result) {
+    if (!result) {
+        return result.error();
+    }
+    place = std::move(*result);
+    return {};
 }
 
 }  // namespace
@@ -91,10 +99,26 @@ TeacherService::TeacherService(asio::any_io_executor encode, ScoreQueue& queue, 
 
 void TeacherService::set_model(models::TeacherScorer& scorer) {
     scorer_ = &scorer;
-    metrics_.update([&](TeacherCounts& counts) {
-        const models::ServedModel& model = scorer.model();
-        counts.models[{model.device, model.dtype, options_.model_name, kVersion}] = 1;
+    note_model();
+}
+
+void TeacherService::set_module(models::TeacherModule& module, kserve::SampleNames names) {
+    module_ = &module;
+    names_ = std::move(names);
+    note_model();
+}
+
+void TeacherService::note_model() {
+    metrics_.update([this](TeacherCounts& counts) {
+        counts.models[{model()->device, model()->dtype, options_.model_name, kVersion}] = 1;
     });
+}
+
+const models::ServedModel* TeacherService::model() const {
+    if (module_ != nullptr) {
+        return &module_->model();
+    }
+    return scorer_ != nullptr ? &scorer_->model() : nullptr;
 }
 
 std::vector<http::Route> TeacherService::routes() {
@@ -139,27 +163,32 @@ http::Observer TeacherService::observer() {
     };
 }
 
-asio::awaitable<TeacherService::Scored> TeacherService::score(models::ScoreRequest request,
-                                                              std::uint64_t answer_bytes) {
-    Scored scored;
-    // A single request within the limits is always accepted.
-    if (*held_bytes_ != 0 && *held_bytes_ + answer_bytes > options_.max_held_bytes) {
-        scored.failure = error_answer(503, kNoMemoryLeft);
-        co_return scored;
+std::shared_ptr<const void> TeacherService::hold(std::uint64_t bytes) {
+    if (*held_bytes_ != 0 && *held_bytes_ + bytes > options_.max_held_bytes) {
+        return nullptr;
     }
-    scored.held = hold(held_bytes_, answer_bytes);
-    ScoreQueue::Outcome outcome = co_await queue_.submit(*scorer_, std::move(request));
+    *held_bytes_ += bytes;
+    return {held_bytes_.get(), [total = held_bytes_, bytes](const void*) { *total -= bytes; }};
+}
+
+asio::awaitable<TeacherService::Computed> TeacherService::compute(std::uint64_t positions, std::uint64_t answer_bytes,
+                                                                  ScoreQueue::Work work) {
+    Computed computed;
+    computed.held = hold(answer_bytes);
+    if (!computed.held) {
+        computed.failure = error_answer(503, kNoMemoryLeft);
+        co_return computed;
+    }
+    const ScoreQueue::Outcome outcome = co_await queue_.submit(positions, std::move(work));
     if (outcome.refusal == ScoreQueue::Refusal::full) {
-        scored.failure = error_answer(503, "the queue is full");
+        computed.failure = error_answer(503, "the queue is full");
     } else if (outcome.refusal) {
-        scored.failure = error_answer(503, "the request could not be computed in time");
-    } else if (!*outcome.result) {
-        scored.failure = error_answer(outcome.result->error());
-    } else {
-        scored.result = std::move(**outcome.result);
-        scored.finished = outcome.finished;
+        computed.failure = error_answer(503, "the request could not be computed in time");
+    } else if (!outcome.result) {
+        computed.failure = error_answer(outcome.result.error());
     }
-    co_return scored;
+    computed.finished = outcome.finished;
+    co_return computed;
 }
 
 asio::awaitable<void> TeacherService::wait_delay(std::chrono::steady_clock::time_point finished) {
@@ -177,29 +206,70 @@ asio::awaitable<http::Response> TeacherService::infer(http::Request request) {
     if (name != options_.model_name) {
         co_return unknown_model(name, options_.model_name);
     }
-    if (scorer_ == nullptr) {
+    if (model() == nullptr) {
         co_return not_loaded();
     }
     const auto header_length = request.header(kserve::kHeaderLengthField);
-    auto body = std::make_shared<const std::string>(std::move(request.body));
-    auto parsed = parse_infer(std::move(body), header_length, scorer_->model(), options_.limits);
+    auto message =
+        read_infer(std::make_shared<const std::string>(std::move(request.body)), header_length, options_.limits);
+    if (!message) {
+        co_return error_answer(message.error());
+    }
+    co_return co_await (module_ != nullptr ? infer_samples(std::move(*message)) : infer_tokens(std::move(*message)));
+}
+
+asio::awaitable<http::Response> TeacherService::infer_tokens(kserve::InferRequest request) {
+    auto parsed = parse_infer(request, scorer_->model(), options_.limits);
     if (!parsed) {
         co_return error_answer(parsed.error());
     }
-    auto plan = std::make_shared<InferPlan>(std::move(*parsed));
-    Scored scored = co_await score(plan->score, plan->answer_bytes);
-    if (!scored.result) {
-        co_return std::move(scored.failure);
+    auto plan = std::make_shared<const InferPlan>(std::move(*parsed));
+    auto result = std::make_shared<models::ScoreResult>();
+    auto work = [plan, result, scorer = scorer_] { return keep(*result, scorer->score(plan->score)); };
+    Computed computed = co_await compute(plan->score.input_ids.size(), plan->answer_bytes, std::move(work));
+    if (computed.failure) {
+        co_return std::move(*computed.failure);
     }
-    auto result = std::make_shared<models::ScoreResult>(std::move(*scored.result));
-    auto build = [plan, result, model = scorer_->model(), name] {
-        return build_infer(*plan, std::move(*result), model, name);
+    auto build = [plan, result, scorer = scorer_, name = options_.model_name] {
+        return build_infer(*plan, std::move(*result), scorer->model(), name);
     };
+    co_return co_await encoded(std::move(build), std::move(computed));
+}
+
+asio::awaitable<http::Response> TeacherService::infer_samples(kserve::InferRequest request) {
+    auto parsed = parse_samples(std::move(request), names_);
+    if (!parsed) {
+        co_return error_answer(parsed.error());
+    }
+    auto plan = std::make_shared<const SamplePlan>(std::move(*parsed));
+    auto result = std::make_shared<TeacherTargets>();
+    auto work = [plan, result, module = module_] { return keep(*result, module->answer(plan->samples)); };
+    Computed computed = co_await compute(plan->samples.rows, 0, std::move(work));
+    if (computed.failure) {
+        co_return std::move(*computed.failure);
+    }
+    // Nobody knows the size of a module's outputs before they are there.
+    const std::uint64_t bytes = sample_answer_bytes(*plan, *result);
+    if (bytes > options_.limits.max_answer_bytes) {
+        co_return error_answer(400, "the answer to " + std::to_string(plan->samples.rows) + " samples would take " +
+                                        std::to_string(bytes) + " bytes, the server's limit is " +
+                                        std::to_string(options_.limits.max_answer_bytes) + ": send fewer samples");
+    }
+    computed.held = hold(bytes);
+    if (!computed.held) {
+        co_return error_answer(503, kNoMemoryLeft);
+    }
+    auto build = [plan, result, name = options_.model_name] { return build_samples(*plan, *result, name); };
+    co_return co_await encoded(std::move(build), std::move(computed));
+}
+
+asio::awaitable<http::Response> TeacherService::encoded(std::function<Result<kserve::EncodedMessage>()> build,
+                                                        Computed computed) {
     Result<kserve::EncodedMessage> message = co_await run_on(encode_, std::move(build));
     if (!message) {
         co_return error_answer(500, message.error().message);
     }
-    co_await wait_delay(scored.finished);
+    co_await wait_delay(computed.finished);
     http::Response response;
     response.content_type = std::string(message->content_type());
     if (message->json_header_length) {
@@ -207,7 +277,7 @@ asio::awaitable<http::Response> TeacherService::infer(http::Request request) {
                                       std::to_string(*message->json_header_length));
     }
     response.body = std::move(message->body);
-    response.until_sent = std::move(scored.held);
+    response.until_sent = std::move(computed.held);
     co_return response;
 }
 
@@ -216,18 +286,17 @@ asio::awaitable<http::Response> TeacherService::head(http::Request request) {
     if (name != options_.model_name) {
         co_return unknown_model(name, options_.model_name);
     }
-    if (scorer_ == nullptr) {
+    if (model() == nullptr) {
         co_return not_loaded();
     }
-    const models::ServedHead& served = scorer_->model().head;
+    const models::ServedHead& served = model()->head;
     if (!served.is_there()) {
         co_return error_answer(404, "this server does not publish the model's head");
     }
-    const std::uint64_t bytes = head_answer_bytes(served, request);
-    if (*held_bytes_ != 0 && *held_bytes_ + bytes > options_.max_held_bytes) {
+    auto held = hold(head_answer_bytes(served, request));
+    if (!held) {
         co_return error_answer(503, kNoMemoryLeft);
     }
-    auto held = hold(held_bytes_, bytes);
     auto copy = [head = served, request = std::move(request)] { return head_answer(head, request); };
     http::Response response = co_await run_on(encode_, std::move(copy));
     response.until_sent = std::move(held);
@@ -235,29 +304,34 @@ asio::awaitable<http::Response> TeacherService::head(http::Request request) {
 }
 
 asio::awaitable<http::Response> TeacherService::complete(http::Request request) {
+    if (module_ != nullptr) {
+        co_return answers_samples();
+    }
     if (scorer_ == nullptr) {
         co_return not_loaded();
     }
-    auto plan = parse_seed(request.body, scorer_->model(), options_.limits);
-    if (!plan) {
-        co_return error_answer(plan.error());
+    auto parsed = parse_seed(request.body, scorer_->model(), options_.limits);
+    if (!parsed) {
+        co_return error_answer(parsed.error());
     }
-    if (plan->model && *plan->model != options_.model_name) {
-        co_return unknown_model(*plan->model, options_.model_name);
+    if (parsed->model && *parsed->model != options_.model_name) {
+        co_return unknown_model(*parsed->model, options_.model_name);
     }
-    Scored scored = co_await score(plan->score, plan->answer_bytes);
-    if (!scored.result) {
-        co_return std::move(scored.failure);
+    auto plan = std::make_shared<const SeedPlan>(std::move(*parsed));
+    auto result = std::make_shared<models::ScoreResult>();
+    auto work = [plan, result, scorer = scorer_] { return keep(*result, scorer->score(plan->score)); };
+    Computed computed = co_await compute(plan->score.input_ids.size(), plan->answer_bytes, std::move(work));
+    if (computed.failure) {
+        co_return std::move(*computed.failure);
     }
-    auto result = std::make_shared<models::ScoreResult>(std::move(*scored.result));
-    auto build = [score = std::move(plan->score), result, vocabulary = scorer_->model().vocabulary_size] {
-        return build_seed(score, *result, vocabulary);
+    auto build = [plan, result, vocabulary = scorer_->model().vocabulary_size] {
+        return build_seed(plan->score, *result, vocabulary);
     };
     std::string body = co_await run_on(encode_, std::move(build));
     result.reset();
-    co_await wait_delay(scored.finished);
+    co_await wait_delay(computed.finished);
     http::Response response = json_answer(200, std::move(body));
-    response.until_sent = std::move(scored.held);
+    response.until_sent = std::move(computed.held);
     co_return response;
 }
 
@@ -266,7 +340,7 @@ http::Response TeacherService::live() const {
 }
 
 http::Response TeacherService::ready() const {
-    return scorer_ != nullptr ? json_answer(200, R"({"ready":true})") : not_loaded();
+    return model() != nullptr ? json_answer(200, R"({"ready":true})") : not_loaded();
 }
 
 http::Response TeacherService::server_metadata() const {
@@ -279,6 +353,9 @@ http::Response TeacherService::model_metadata(const http::Request& request) cons
     if (request.path_parameter("model") != options_.model_name) {
         return unknown_model(request.path_parameter("model"), options_.model_name);
     }
+    if (module_ != nullptr) {
+        return json_answer(200, build_module_metadata(module_->model(), names_, options_.model_name));
+    }
     return scorer_ != nullptr ? json_answer(200, build_metadata(scorer_->model(), options_.model_name, options_.limits))
                               : not_loaded();
 }
@@ -287,7 +364,7 @@ http::Response TeacherService::model_ready(const http::Request& request) const {
     if (request.path_parameter("model") != options_.model_name) {
         return unknown_model(request.path_parameter("model"), options_.model_name);
     }
-    if (scorer_ == nullptr) {
+    if (model() == nullptr) {
         return not_loaded();
     }
     return json_answer(200, to_text(json::object{{"name", options_.model_name}, {"ready", true}}));

@@ -4,11 +4,13 @@
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "models/serving/local_teacher.hpp"
 #include "models/serving/teacher_scorer.hpp"
 #include "server/http/http_message.hpp"
 #include "server/http/http_server.hpp"
@@ -26,7 +28,8 @@ struct TeacherServiceOptions {
 };
 
 /// The HTTP side of a teacher: routes and answers. Runs on the server's executor. Scoring requests get 503 until
-/// set_model() has been called. Answers are encoded on `encode`, so that large JSON does not delay others.
+/// set_model() or set_module() has been called. Answers are encoded on `encode`, so that large JSON does not delay
+/// others.
 class TeacherService {
   public:
     TeacherService(boost::asio::any_io_executor encode, ScoreQueue& queue, TeacherMetrics& metrics,
@@ -36,6 +39,8 @@ class TeacherService {
 
     /// `scorer` must outlive the service and the queue's run().
     void set_model(models::TeacherScorer& scorer);
+    /// The same for a module, which answers samples with named tensors.
+    void set_module(models::TeacherModule& module, kserve::SampleNames names);
 
     /// The routes refer to this object.
     [[nodiscard]] std::vector<http::Route> routes();
@@ -44,16 +49,26 @@ class TeacherService {
   private:
     boost::asio::awaitable<http::Response> infer(http::Request request);
     boost::asio::awaitable<http::Response> head(http::Request request);
+    boost::asio::awaitable<http::Response> infer_tokens(kserve::InferRequest request);
+    boost::asio::awaitable<http::Response> infer_samples(kserve::InferRequest request);
     boost::asio::awaitable<http::Response> complete(http::Request request);
-    /// The result after waiting in the queue, or an error answer.
-    struct Scored {
-        std::optional<models::ScoreResult> result;
+    /// Work done after waiting in the queue, or an error answer.
+    struct Computed {
+        std::optional<http::Response> failure;
         std::chrono::steady_clock::time_point finished;
         std::shared_ptr<const void> held;  ///< counts the answer's memory; moves to the response
-        http::Response failure;
     };
-    boost::asio::awaitable<Scored> score(models::ScoreRequest request, std::uint64_t answer_bytes);
+    boost::asio::awaitable<Computed> compute(std::uint64_t positions, std::uint64_t answer_bytes,
+                                             ScoreQueue::Work work);
+    /// The answer to an inference request, built on `encode`.
+    boost::asio::awaitable<http::Response> encoded(std::function<Result<kserve::EncodedMessage>()> build,
+                                                   Computed computed);
     boost::asio::awaitable<void> wait_delay(std::chrono::steady_clock::time_point finished);
+    /// Counts an answer's memory against the budget while the answer is in progress; null: none is left. A single
+    /// answer within the limits is always accepted.
+    [[nodiscard]] std::shared_ptr<const void> hold(std::uint64_t bytes);
+    void note_model();
+    [[nodiscard]] const models::ServedModel* model() const;  ///< null: is being loaded
 
     [[nodiscard]] http::Response live() const;
     [[nodiscard]] http::Response ready() const;
@@ -68,6 +83,8 @@ class TeacherService {
     TeacherMetrics& metrics_;
     TeacherServiceOptions options_;
     models::TeacherScorer* scorer_ = nullptr;
+    models::TeacherModule* module_ = nullptr;
+    kserve::SampleNames names_;  ///< of the module's tensors
     /// Bytes of answers in progress; shared, because answers may outlive this object.
     std::shared_ptr<std::uint64_t> held_bytes_ = std::make_shared<std::uint64_t>(0);
 };

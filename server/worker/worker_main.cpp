@@ -18,8 +18,7 @@ int main(int argc, char** argv) {
     app.footer(distilld::kExitCodesHelp);
     app.add_subcommand("train", "Run one job (train, generate); distilld sends it over file descriptor 3");
     distilld::TeacherOptions teacher;
-    distilld::add_teacher_options(*app.add_subcommand("teacher", "Serve a model folder as a teacher endpoint"),
-                                  teacher);
+    distilld::add_teacher_options(*app.add_subcommand("teacher", "Serve a model as a teacher endpoint"), teacher);
     app.add_subcommand("man", "Write the manual page to stdout, as man -l reads it");
     try {
         app.parse(argc, argv);

@@ -4,8 +4,12 @@ import json
 
 import pytest
 import torch
+from chaos_proxy import ChaosProxy, Script
 from safetensors.torch import load_file, save_file
 from support import jobs, torchscript
+from support.moments import kill
+from support.processes import wait_until
+from support.rest import Rest
 from torch import nn
 
 ROWS = 40
@@ -200,9 +204,9 @@ def test_a_stored_teacher_teaches_as_a_live_one(distilld, folder):
     lines = distilld.run("store", "export", folder / "fp32", "--jsonl", "-").out.splitlines()
     with torch.no_grad():
         y, h = torch.jit.load(str(folder / "t.pt"))(load_file(folder / "train.safetensors")["x"][:4])
-    first_row = json.loads(lines[0])
-    assert len(lines) == ROWS and first_row["row"] == 0
-    assert first_row["y"] == pytest.approx(y[0].tolist()) and first_row["h"] == pytest.approx(h[0].tolist())
+    first = json.loads(lines[0])
+    assert len(lines) == ROWS and first["row"] == 0
+    assert first["outputs"] == {"y": pytest.approx(y[0].tolist()), "h": pytest.approx(h[0].tolist())}
 
 
 def test_a_store_of_bf16_and_one_of_other_outputs(distilld, folder):
@@ -214,6 +218,75 @@ def test_a_store_of_bf16_and_one_of_other_outputs(distilld, folder):
     assert '/teacher/outputs: names "z", but the store holds outputs y, h' in refusal(distilld, folder, other)
     packed = {"/teacher/store": str(folder / "new"), "/teacher/store_values": "u8"}
     assert "f16 or f32 or bf16 with format tensors" in refusal(distilld, folder, packed)
+
+
+def test_a_served_module_teaches_as_one_in_the_process(distilld, folder):
+    """`distilld teacher FILE.pt`: the same bits over the wire, and one error for each bad request."""
+    server = distilld.teacher(folder / "t.pt", "--inputs", "x", "--outputs", "y,h", "--dtype", "fp32")
+    assert "outputs y, h, fp32 on cpu, threads 1)" in server.out
+    local, _ = run(distilld, folder, "local")
+    wire, out = run(distilld, folder, "wire", {"/teacher/module": None, "/teacher/endpoints": [server.url]})
+    assert "KServe v2, outputs y, h, binary requests, binary answers" in out
+    assert wire["weights_sha256"] == local["weights_sha256"]
+    rest = Rest(server.url, ours=False)
+    x = {"name": "x", "datatype": "FP32", "shape": [1, 16], "data": [0.5] * 16}
+    answer = rest.post("/v2/models/teacher/infer", {"inputs": [x], "outputs": [{"name": "y"}]})
+    with torch.no_grad():
+        y, _ = torch.jit.load(str(folder / "t.pt"))(torch.full((1, 16), 0.5))
+    assert [one["name"] for one in answer.json["outputs"]] == ["y"]
+    assert answer.json["outputs"][0]["data"] == pytest.approx(y[0].tolist())
+    for change, error in {
+        "shape": ({"shape": [1, 4, 4]}, "forward() failed"),
+        "name": ({"name": "z"}, "the model has no input 'z': it takes x"),
+        "datatype": ({"datatype": "INT8", "data": [1] * 16}, "x has datatype INT8"),
+        "no samples": ({"shape": [0, 16], "data": []}, "x has shape [0, 16]: [samples, …] is expected"),
+    }.values():
+        refused = rest.request("POST", "/v2/models/teacher/infer", {"inputs": [{**x, **change}]})
+        assert refused.status == 400 and error in refused.json["error"], refused.text
+    assert rest.request("POST", "/v1/completions", {"input_ids": [[1]], "return_logits": True}).status == 404
+    assert rest.request("GET", "/v2/models/teacher/head").status == 404
+    assert "distilld_teacher_server_tokens_total" in rest.get("/metrics").text
+
+
+def test_faults_and_a_kill_leave_the_weights_alone(distilld, folder):
+    """Of a job of the service: a sixth of the requests fails, and its worker dies behind a checkpoint."""
+    local, _ = run(distilld, folder, "local")
+    server = distilld.teacher(folder / "t.pt", "--inputs", "x", "--outputs", "y,h", "--dtype", "fp32")
+    faults = Script(seed=5, reset=0.04, half_body=0.04, unavailable=0.04, garbage=0.04, retry_after="0.1")
+    service = distilld.service(folder / "service")
+    rest = Rest(service.url)
+    with ChaosProxy(server.url, faults) as proxy:
+        proxy.hold_after = 30
+        changes = {"/teacher": {"endpoints": [proxy.url], "inputs": ["x"], "outputs": ["y", "h"]}}
+        job_id = rest.submit(spec_of(folder, "served", {**changes, "/checkpoint": {"every_steps": 1, "every_secs": 0}}))
+        wait_until(
+            lambda: proxy.posts >= 30 and list((folder / "served" / "checkpoints").glob("step-*")), "a checkpoint"
+        )
+        kill(service.worker())
+        proxy.hold_after = None
+        job = rest.wait_job(job_id, ["succeeded"])
+    assert job["weights_sha256"] == local["weights_sha256"]
+    assert job["progress"]["fetch"]["completed"] < STEPS * MICRO_BATCHES
+    assert proxy.counts.total() > 2, proxy.counts
+
+
+@pytest.mark.parametrize(
+    "arguments, code, error",
+    [
+        (["t.pt"], 2, "is a file: a TorchScript file needs --inputs and --outputs"),
+        (
+            [".", "--inputs", "x", "--outputs", "y"],
+            2,
+            "is a folder: --inputs and --outputs describe a TorchScript file",
+        ),
+        (["t.pt", "--inputs", "x,z", "--outputs", "y"], 1, "--inputs: names 2 tensors, forward() of"),
+        (["train.safetensors", "--inputs", "x", "--outputs", "y"], 1, "is not a TorchScript file"),
+        (["opening.pt", "--inputs", "x", "--outputs", "y,h"], 1, "its code calls aten::from_file"),
+    ],
+)
+def test_a_module_that_cannot_be_served_is_refused(distilld, folder, arguments, code, error):
+    process = distilld.start("teacher", folder / arguments[0], *arguments[1:], "--listen", "127.0.0.1:0")
+    assert error in process.expect(code).err
 
 
 @pytest.mark.parametrize("model, why", [("norm", "changes the buffer layer."), ("drop", "draws random numbers")])

@@ -1,11 +1,9 @@
 #include "pipeline/teacher/protocols/kserve/sample_codec.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 
-#include "base/enum_names.hpp"
 #include "base/join.hpp"
 #include "pipeline/core/target_rows.hpp"
 #include "pipeline/teacher/protocols/json_answer.hpp"
@@ -17,14 +15,6 @@ namespace {
 
 constexpr std::uint64_t kJsonNumberBytes = 32;  // at most, with its separator
 constexpr std::uint64_t kMessageBytes = 64U << 10U;
-
-constexpr std::array kDatatypes{
-    EnumName<ElementType>{"FP16", ElementType::f16},     EnumName<ElementType>{"BF16", ElementType::bf16},
-    EnumName<ElementType>{"FP32", ElementType::f32},     EnumName<ElementType>{"FP64", ElementType::f64},
-    EnumName<ElementType>{"INT32", ElementType::i32},    EnumName<ElementType>{"UINT32", ElementType::u32},
-    EnumName<ElementType>{"INT64", ElementType::i64},    EnumName<ElementType>{"UINT8", ElementType::u8},
-    EnumName<ElementType>{"BOOL", ElementType::boolean},
-};
 
 bool is_floating(ElementType type) {
     return type == ElementType::f16 || type == ElementType::bf16 || type == ElementType::f32 ||
@@ -79,7 +69,7 @@ class SampleCodec final : public TeacherCodec {
             if (tensor == nullptr) {
                 return teacher_error("the answer has no output '" + name + "'");
             }
-            const auto type = value_of(kDatatypes, tensor->datatype);
+            const auto type = value_of(kSampleDatatypes, tensor->datatype);
             if (!type || !is_floating(*type)) {
                 return teacher_error("output '" + name + "' has datatype " + tensor->datatype +
                                      ", a floating-point type is needed");
@@ -121,8 +111,10 @@ class SampleCodec final : public TeacherCodec {
     /// The rows of a part, in the datatype that the model declares.
     [[nodiscard]] Result<InferTensor> input_of(const SampleTensor& tensor, const RequestPart& part) const {
         const TensorSpec* spec = dialect_.metadata.find_input(tensor.name);
-        const std::string own(name_of(kDatatypes, tensor.values.type));
-        const std::string& wanted = spec == nullptr || spec->datatype.empty() ? own : spec->datatype;
+        const std::string own(name_of(kSampleDatatypes, tensor.values.type));
+        const bool any =
+            spec == nullptr || spec->datatype.empty() || dialect_.metadata.parameters.contains(kAnyDatatype);
+        const std::string& wanted = any ? own : spec->datatype;
         const bool binary = dialect_.binary_tensor_requests;
         std::vector<std::int64_t> shape{part.rows};
         shape.insert(shape.end(), tensor.sample_shape.begin(), tensor.sample_shape.end());
@@ -136,7 +128,7 @@ class SampleCodec final : public TeacherCodec {
                 tensor.name, own,   std::move(shape), tensor.values.bytes.subspan(first * size, count * size),
                 {},          binary};
         }
-        const auto type = value_of(kDatatypes, wanted);
+        const auto type = value_of(kSampleDatatypes, wanted);
         if (!type || !is_floating(*type) || !is_floating(tensor.values.type)) {
             return invalid_input("/teacher/inputs: \"" + tensor.name + "\" is " + wanted + " at the model, and " + own +
                                  " in the data");

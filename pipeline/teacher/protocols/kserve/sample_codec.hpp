@@ -1,12 +1,28 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/enum_names.hpp"
+#include "pipeline/core/micro_batch.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_codec.hpp"
 
 namespace distilld::kserve {
+
+/// Datatypes of the tensors of samples.
+inline constexpr std::array kSampleDatatypes{
+    EnumName<ElementType>{"FP16", ElementType::f16},     EnumName<ElementType>{"BF16", ElementType::bf16},
+    EnumName<ElementType>{"FP32", ElementType::f32},     EnumName<ElementType>{"FP64", ElementType::f64},
+    EnumName<ElementType>{"INT32", ElementType::i32},    EnumName<ElementType>{"UINT32", ElementType::u32},
+    EnumName<ElementType>{"INT64", ElementType::i64},    EnumName<ElementType>{"UINT8", ElementType::u8},
+    EnumName<ElementType>{"BOOL", ElementType::boolean},
+};
+
+/// A parameter of a model's metadata, an extension: its inputs may have any of these datatypes, not only the stated
+/// ones.
+inline constexpr const char* kAnyDatatype = "any_datatype";
 
 /// Tensors of a model that answers samples, by name.
 struct SampleNames {

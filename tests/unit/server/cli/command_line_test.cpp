@@ -149,7 +149,7 @@ TEST(CommandLine, SuggestsTheOptionThatWasMeant) {
 TEST(CommandLine, AModelOfTheHubIsDownloadedFirst) {
     const auto line = parse_command_line({"teacher", "Qwen/Qwen3-0.6B"});
     EXPECT_EQ(line.exit_code, kWrongUsage);
-    EXPECT_THAT(line.err, HasSubstr("Qwen/Qwen3-0.6B is not a folder; a model of the Hugging Face Hub is downloaded "
+    EXPECT_THAT(line.err, HasSubstr("Qwen/Qwen3-0.6B does not exist; a model of the Hugging Face Hub is downloaded "
                                     "first: hf download Qwen/Qwen3-0.6B"));
 }
 
@@ -343,7 +343,7 @@ TEST(CommandLine, TeacherPassesItsArgumentsOn) {
                                         "--dtype", "fp32",         "--delay-ms",  "200",       "--max-batch-tokens",
                                         "512",     "--model-name", "m",           "--",        "/"};
     const auto options = parsed<TeacherCommand>(line).options;
-    EXPECT_EQ(options.model_dir, "/");
+    EXPECT_EQ(options.model, "/");
     EXPECT_EQ(options.listen, "127.0.0.1:1");
     EXPECT_EQ(options.threads, 1U);
     EXPECT_EQ(options.dtype, Dtype::fp32);
@@ -356,7 +356,7 @@ TEST(CommandLine, TeacherPassesItsArgumentsOn) {
 
 TEST(CommandLine, WhatTheTeacherIsToldTheWorkerUnderstands) {
     TeacherOptions told;
-    told.model_dir = "--strange";
+    told.model = "--strange";
     told.dtype = Dtype::bf16;
     told.delay = std::chrono::milliseconds(7);
     told.hosts = {"teacher", "10.0.0.7", "[fd00::7]"};
@@ -365,7 +365,7 @@ TEST(CommandLine, WhatTheTeacherIsToldTheWorkerUnderstands) {
     TeacherOptions understood;
     add_teacher_options(*worker.add_subcommand("teacher"), understood);
     worker.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-    EXPECT_EQ(understood.model_dir, "--strange");
+    EXPECT_EQ(understood.model, "--strange");
     EXPECT_EQ(understood.dtype, Dtype::bf16);
     EXPECT_EQ(understood.hosts, told.hosts);
     EXPECT_EQ(teacher_arguments(understood), arguments);

@@ -19,8 +19,8 @@ using testing::HasSubstr;
 class TeacherCodec : public testing::Test {
   protected:
     Result<InferPlan> infer(std::string body, std::optional<std::string_view> header_length = std::nullopt) {
-        return parse_infer(std::make_shared<const std::string>(std::move(body)), header_length, scorer_.model(),
-                           limits_);
+        const auto request = read_infer(std::make_shared<const std::string>(std::move(body)), header_length, limits_);
+        return request ? parse_infer(*request, scorer_.model(), limits_) : Result<InferPlan>(request.error());
     }
     Result<InferPlan> infer_with(const std::string& rest) {
         return infer(R"({"inputs":[{"name":"input_ids","datatype":"INT32","shape":[1,2],"data":[1,2]}])" + rest + "}");

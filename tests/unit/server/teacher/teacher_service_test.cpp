@@ -13,6 +13,7 @@
 #include <exception>
 #include <thread>
 
+#include "pipeline/core/target_rows.hpp"
 #include "tests/unit/server/teacher/fake_scorer.hpp"
 
 namespace distilld::teacher {
@@ -27,6 +28,32 @@ struct Call {
     asio::cancellation_signal cancel;
     std::optional<http::Response> response;
     std::exception_ptr failure;
+};
+
+/// Answers twice its input x as y.
+class FakeModule final : public models::TeacherModule {
+  public:
+    [[nodiscard]] const models::ServedModel& model() const override { return model_; }
+    Result<TeacherTargets> answer(const TokenBatch& samples) override {
+        TeacherTargets targets;
+        targets.kind = TeacherTargets::Kind::tensors;
+        targets.rows = samples.rows;
+        auto doubled = std::make_shared<std::vector<float>>();
+        const SampleTensor& x = samples.tensors.front();
+        for (std::uint32_t row = 0; row < samples.rows; ++row) {
+            doubled->push_back(2 * element_as_float(x.values, row));
+        }
+        if (doubled->front() == 14) {
+            throw std::runtime_error("seven");
+        }
+        targets.tensors = {{"y", {1}, {ElementType::f32, std::as_bytes(std::span(*doubled))}}};
+        targets.held_bytes = doubled->size() * sizeof(float);
+        targets.owner = std::move(doubled);
+        return targets;
+    }
+
+  private:
+    models::ServedModel model_{.parameters = 3, .dtype = "fp32", .device = "cpu", .threads = 1};
 };
 
 class TeacherServiceTest : public testing::Test {
@@ -346,6 +373,40 @@ TEST_F(TeacherServiceTest, BoundsTheMemoryOfAnswersUnderWay) {
     const auto next = seed(2);
     run_until(next);
     EXPECT_EQ(next->response->status, 200U);
+}
+
+TEST_F(TeacherServiceTest, AModuleAnswersSamples) {
+    TeacherServiceOptions options;
+    options.limits.max_answer_bytes = 200;
+    make({}, options);
+    FakeModule module;
+    service_->set_module(module, {{"x"}, {"y"}});
+    const auto ask = [this](const std::string& data, int rows) {
+        const auto call = start("POST", "/v2/models/{model}/infer",
+                                R"({"inputs":[{"name":"x","datatype":"FP32","shape":[)" + std::to_string(rows) +
+                                    R"(,1],"data":[)" + data + "]}]}");
+        run_until(call);
+        return std::move(*call->response);
+    };
+    const http::Response answer = ask("1.5,-2", 2);
+    EXPECT_EQ(answer.status, 200U);
+    EXPECT_THAT(answer.body, HasSubstr(R"("shape":[2,1])"));
+    EXPECT_THAT(answer.body, HasSubstr(R"("data":[3,-4])"));
+    EXPECT_EQ(ask("7", 1).status, 500U) << "it threw";
+    std::string many = "1";
+    for (int i = 1; i < 20; ++i) {
+        many += ",1";
+    }
+    const http::Response large = ask(many, 20);
+    EXPECT_EQ(large.status, 400U);
+    EXPECT_THAT(large.body, HasSubstr("send fewer samples"));
+    EXPECT_EQ(get("/readyz").status, 200U);
+    EXPECT_EQ(get("/v2/models/{model}/head").status, 404U);
+    EXPECT_THAT(get("/v2/models/{model}").body, HasSubstr(R"("any_datatype":true)"));
+    const auto seed_call = seed(1);
+    run_until(seed_call);
+    EXPECT_EQ(seed_call->response->status, 404U);
+    expect_metric("distilld_teacher_server_tokens_total 23");
 }
 
 TEST_F(TeacherServiceTest, CountsAnswersByProtocolAndStatus) {
