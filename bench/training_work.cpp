@@ -13,6 +13,11 @@
 #include "models/network/device.hpp"
 
 namespace distilld::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
 
 double training_flops_per_token(const models::ModelConfig& config, std::uint32_t sequence_length) {
     // Declared, which takes no memory.
@@ -45,7 +50,6 @@ std::string resolved_device(const std::string& device) {
 }
 
 double measure_gemm_rate(Dtype dtype, const std::string& device, double seconds) {
-    using Clock = std::chrono::steady_clock;
     const torch::Device place(device);
     const std::int64_t size = place.is_cpu() ? 1024 : 8192;
     const double operations = 2.0 * std::pow(static_cast<double>(size), 3);
