@@ -5,6 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "models/kernels/causal_attention.hpp"
+
 namespace distilld::models {
 
 namespace {
@@ -52,6 +54,26 @@ torch::Tensor repeated_heads(const torch::Tensor& heads, std::int64_t times) {
         .expand({heads.size(0), heads.size(1), times, heads.size(2), heads.size(3)})
         .reshape({heads.size(0), heads.size(1) * times, heads.size(2), heads.size(3)});
 }
+
+/// Attention over all positions up to each one, by the kernel.
+class CausallyAttended : public torch::autograd::Function<CausallyAttended> {
+  public:
+    static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& query,
+                                 const torch::Tensor& key, const torch::Tensor& value, double scale) {
+        const kernels::AttendedHeads attended = kernels::causal_attention(query, key, value, scale);
+        context->save_for_backward({query, key, value, attended.out, attended.log_sums});
+        context->saved_data["scale"] = scale;
+        return attended.out;
+    }
+
+    static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                   torch::autograd::variable_list gradients) {
+        const auto saved = context->get_saved_variables();
+        const kernels::AttentionGradients back = kernels::causal_attention_backward(
+            gradients[0], saved[0], saved[1], saved[2], {saved[3], saved[4]}, context->saved_data["scale"].toDouble());
+        return {back.query, back.key, back.value, torch::Tensor()};
+    }
+};
 
 }  // namespace
 
@@ -133,6 +155,10 @@ torch::Tensor Attention::mix(const torch::Tensor& query, const torch::Tensor& ke
     torch::Tensor mixed;
     if (widens || dropout_.active()) {
         mixed = mix_in_steps(query, key, value, part);
+    } else if ((!window_ || columns <= *window_) && kernels::takes_causal_attention(query, key, value)) {
+        const double scale = scale_.value_or(1.0 / std::sqrt(static_cast<double>(head_dim_)));
+        mixed = torch::GradMode::is_enabled() ? CausallyAttended::apply(query, key, value, scale)
+                                              : kernels::causal_attention(query, key, value, scale).out;
     } else {
         // A row within the window needs no mask, so it can use the faster kernels.
         std::optional<torch::Tensor> mask;
