@@ -205,7 +205,7 @@ AttentionGradients causal_attention_backward(const Tensor& gradient, const Tenso
     const AttentionSizes sizes(query, key, scale);
     const Tensor along = gradient.stride(3) == 1 ? gradient : gradient.contiguous();
     AttentionGradients out{empty_heads(query), empty_heads(key), empty_heads(value)};
-    const auto* const log_sums = attended.log_sums.const_data_ptr<float>();
+    const auto* const log_sums = static_cast<const float*>(attended.log_sums.const_data_ptr());
     const std::int64_t times = sizes.heads / sizes.key_heads;
     in_parallel(sizes.batch * sizes.key_heads, grain_of(sizes.length * sizes.length),
                 [&](std::int64_t begin, std::int64_t end) {
