@@ -17,25 +17,25 @@ using torch::Tensor;
 namespace {
 
 /// Queries that are computed at once: more of them share the keys, but see more keys that come later.
-constexpr std::int64_t kQueries = 2 * kBlock;
+constexpr std::int64_t kForwardQueries = 2 * kBlock;
 
-/// Softmax over the rows of `scores` [keys, kQueries], whose columns are `width` queries from position `first` on.
-/// Writes probabilities times `sums`, and those sums' inverses and logarithms.
+/// Softmax over the rows of `scores` [keys, kForwardQueries], whose columns are `width` queries from position `first`
+/// on. Writes probabilities times `sums`, and those sums' inverses and logarithms.
 struct Softmax {
     float* scores;
     std::int64_t keys;
     std::int64_t first;
     std::int64_t width;
     float scale;
-    Pair* probabilities;  ///< [keys / 2, kQueries]
-    float* maxima;        ///< [kQueries]
-    float* inverse_sums;  ///< [kQueries]
-    float* log_sums;      ///< [kQueries]
+    Pair* probabilities;  ///< [keys / 2, kForwardQueries]
+    float* maxima;        ///< [kForwardQueries]
+    float* inverse_sums;  ///< [kForwardQueries]
+    float* log_sums;      ///< [kForwardQueries]
 };
 
 DISTILLD_BF16 void hide_later_keys(const Softmax& of) {
     for (std::int64_t key = of.first; key < of.keys; ++key) {
-        std::fill_n(of.scores + key * kQueries, std::min(key - of.first, of.width),
+        std::fill_n(of.scores + key * kForwardQueries, std::min(key - of.first, of.width),
                     -std::numeric_limits<float>::infinity());
     }
 }
@@ -43,7 +43,7 @@ DISTILLD_BF16 void hide_later_keys(const Softmax& of) {
 DISTILLD_BF16 void find_maxima(const float* scores, std::int64_t keys, std::int64_t width, float* __restrict maxima) {
     std::fill_n(maxima, width, -std::numeric_limits<float>::infinity());
     for (std::int64_t key = 0; key < keys; ++key) {
-        const float* row = scores + key * kQueries;
+        const float* row = scores + key * kForwardQueries;
         for (std::int64_t i = 0; i < width; ++i) {
             maxima[i] = row[i] > maxima[i] ? row[i] : maxima[i];
         }
@@ -54,7 +54,7 @@ DISTILLD_BF16 void exponentiate(const float* __restrict scores, std::int64_t wid
                                 const float* __restrict maxima, Pair* __restrict out, float* __restrict sums) {
     for (std::int64_t i = 0; i < width; ++i) {
         const float lower = exponential((scores[i] - maxima[i]) * scale);
-        const float upper = exponential((scores[i + kQueries] - maxima[i]) * scale);
+        const float upper = exponential((scores[i + kForwardQueries] - maxima[i]) * scale);
         sums[i] = (sums[i] + lower) + upper;
         out[i] = bits_of(lower) | bits_of(upper) << 16U;
     }
@@ -66,8 +66,8 @@ void softmax(const Softmax& of) {
     float* sums = of.inverse_sums;
     std::fill_n(sums, of.width, 0.0F);
     for (std::int64_t key = 0; key < of.keys; key += 2) {
-        exponentiate(of.scores + key * kQueries, of.width, of.scale, of.maxima, of.probabilities + key / 2 * kQueries,
-                     sums);
+        exponentiate(of.scores + key * kForwardQueries, of.width, of.scale, of.maxima,
+                     of.probabilities + key / 2 * kForwardQueries, sums);
     }
     for (std::int64_t i = 0; i < of.width; ++i) {
         of.log_sums[i] = of.maxima[i] * of.scale + std::log(sums[i]);
@@ -75,49 +75,50 @@ void softmax(const Softmax& of) {
     }
 }
 
-/// The forward pass of one thread, for kQueries positions of a head at a time.
-class Forward {
+/// The forward pass of one thread, for kForwardQueries positions of a head at a time.
+class AttentionForward {
   public:
-    Forward(const AttentionSizes& sizes, Bf16Instructions instructions)
+    AttentionForward(const AttentionSizes& sizes, Bf16Instructions instructions)
         : sizes_(sizes), products_(instructions), scratch_(bytes(sizes)) {
-        queries_turned_ = scratch_.take<Pair>(sizes.padded_size / 2 * kQueries);
-        scores_ = scratch_.take<float>(sizes.padded_length * kQueries);
-        probabilities_ = scratch_.take<Pair>(sizes.padded_length / 2 * kQueries);
-        mixed_ = scratch_.take<float>(sizes.padded_size * kQueries);
-        maxima_ = scratch_.take<float>(kQueries);
-        inverse_sums_ = scratch_.take<float>(kQueries);
-        log_sums_ = scratch_.take<float>(kQueries);
+        queries_turned_ = scratch_.take<Pair>(sizes.padded_size / 2 * kForwardQueries);
+        scores_ = scratch_.take<float>(sizes.padded_length * kForwardQueries);
+        probabilities_ = scratch_.take<Pair>(sizes.padded_length / 2 * kForwardQueries);
+        mixed_ = scratch_.take<float>(sizes.padded_size * kForwardQueries);
+        maxima_ = scratch_.take<float>(kForwardQueries);
+        inverse_sums_ = scratch_.take<float>(kForwardQueries);
+        log_sums_ = scratch_.take<float>(kForwardQueries);
     }
 
     /// The queries from position `first` on. `keys` [length, size], `values_transposed` [size, length].
     void run(const Bf16Rows& queries, std::int64_t first, const std::uint16_t* keys,
              const std::uint16_t* values_transposed, std::uint16_t* out, std::int64_t out_stride, float* log_sums) {
         const std::int64_t size = sizes_.padded_size;
-        const std::int64_t width = std::min(kQueries, sizes_.padded_length - first);
+        const std::int64_t width = std::min(kForwardQueries, sizes_.padded_length - first);
         const std::int64_t seen = first + width;
-        pair_columns(queries.from(first), width, size, queries_turned_, kQueries);
-        products_.multiply(
-            {keys, size, queries_turned_, kQueries, scores_, kQueries, seen, width, size, /*adds=*/false});
+        pair_columns(queries.from(first), width, size, queries_turned_, kForwardQueries);
+        products_.multiply({keys, size, queries_turned_, kForwardQueries, scores_, kForwardQueries, seen, width, size,
+                            /*adds=*/false});
         softmax({scores_, seen, first, width, sizes_.scale, probabilities_, maxima_, inverse_sums_, log_sums_});
-        products_.multiply({values_transposed, sizes_.stride, probabilities_, kQueries, mixed_, kQueries, size, width,
-                            seen, /*adds=*/false});
+        products_.multiply({values_transposed, sizes_.stride, probabilities_, kForwardQueries, mixed_, kForwardQueries,
+                            size, width, seen, /*adds=*/false});
         const std::int64_t written = std::min(width, sizes_.length - first);
-        write_transposed(mixed_, kQueries, inverse_sums_, sizes_.size, written, out + first * out_stride, out_stride);
+        write_transposed(mixed_, kForwardQueries, inverse_sums_, sizes_.size, written, out + first * out_stride,
+                         out_stride);
         std::copy_n(log_sums_, written, log_sums + first);
     }
 
   private:
     static std::int64_t bytes(const AttentionSizes& sizes) {
-        return (sizes.padded_size * 6 + sizes.padded_length * 6 + 3 * 4) * kQueries;
+        return (sizes.padded_size * 6 + sizes.padded_length * 6 + 3 * 4) * kForwardQueries;
     }
 
     const AttentionSizes& sizes_;
     Bf16Products products_;
     Scratch scratch_;
-    Pair* queries_turned_;  ///< [size / 2, kQueries]
-    float* scores_;         ///< [length keys, kQueries]
-    Pair* probabilities_;   ///< [length / 2 keys, kQueries]
-    float* mixed_;          ///< [size, kQueries]
+    Pair* queries_turned_;  ///< [size / 2, kForwardQueries]
+    float* scores_;         ///< [length keys, kForwardQueries]
+    Pair* probabilities_;   ///< [length / 2 keys, kForwardQueries]
+    float* mixed_;          ///< [size, kForwardQueries]
     float* maxima_;
     float* inverse_sums_;
     float* log_sums_;
@@ -153,18 +154,19 @@ AttendedHeads causal_attention(const Tensor& query, const Tensor& key, const Ten
                            value_data + i * values.stride(0));
         }
     });
-    const std::int64_t blocks = (sizes.length + kQueries - 1) / kQueries;
+    const std::int64_t blocks = (sizes.length + kForwardQueries - 1) / kForwardQueries;
     auto* const log_sums = out.log_sums.mutable_data_ptr<float>();
-    in_parallel(sizes.batch * sizes.heads * blocks, grain_of(kQueries * sizes.length),
+    in_parallel(sizes.batch * sizes.heads * blocks, grain_of(kForwardQueries * sizes.length),
                 [&](std::int64_t begin, std::int64_t end) {
-                    Forward forward(sizes, instructions);
+                    AttentionForward forward(sizes, instructions);
                     for (std::int64_t i = begin; i < end; ++i) {
                         const std::int64_t row = i / blocks / sizes.heads;
                         const std::int64_t head = i / blocks % sizes.heads;
                         const std::int64_t pair = row * sizes.key_heads + head * sizes.key_heads / sizes.heads;
-                        forward.run(rows_of(query, row, head), i % blocks * kQueries, key_data + pair * keys.stride(0),
-                                    value_data + pair * values.stride(0), writable(out.out, row, head),
-                                    out.out.stride(2), log_sums + (row * sizes.heads + head) * sizes.length);
+                        forward.run(rows_of(query, row, head), i % blocks * kForwardQueries,
+                                    key_data + pair * keys.stride(0), value_data + pair * values.stride(0),
+                                    writable(out.out, row, head), out.out.stride(2),
+                                    log_sums + (row * sizes.heads + head) * sizes.length);
                     }
                 });
     return out;

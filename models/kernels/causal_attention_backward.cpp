@@ -15,7 +15,7 @@ using torch::Tensor;
 namespace {
 
 /// Queries that are computed at once.
-constexpr std::int64_t kQueries = 4 * kBlock;
+constexpr std::int64_t kBackwardQueries = 4 * kBlock;
 
 DISTILLD_INLINE float widened_bits(std::uint16_t bits) {
     return std::bit_cast<float>(std::uint32_t{bits} << 16U);
@@ -23,7 +23,7 @@ DISTILLD_INLINE float widened_bits(std::uint16_t bits) {
 
 /// Two rows of keys: their probabilities and the gradients of their scores, for `width` queries.
 struct ScoreRows {
-    const float* scores;     ///< two rows of kQueries
+    const float* scores;     ///< two rows of kBackwardQueries
     const float* gradients;  ///< the same, of probabilities
     const float* log_sums;
     const float* deltas;
@@ -52,11 +52,11 @@ DISTILLD_BF16 void differentiate(const ScoreRows& rows) {
     Pair* __restrict pairs = rows.out_pairs;
     for (std::int32_t i = 0; i < width; ++i) {
         const float lower_any = exponential(scores[i] * scale - log_sums[i]);
-        const float upper_any = exponential(scores[i + kQueries] * scale - log_sums[i]);
+        const float upper_any = exponential(scores[i + kBackwardQueries] * scale - log_sums[i]);
         const float lower = ahead + i >= 0 ? lower_any : 0.0F;
         const float upper = ahead + i >= 1 ? upper_any : 0.0F;
         const Pair lower_gradient = bits_of(lower * (gradients[i] - deltas[i]) * scale);
-        const Pair upper_gradient = bits_of(upper * (gradients[i + kQueries] - deltas[i]) * scale);
+        const Pair upper_gradient = bits_of(upper * (gradients[i + kBackwardQueries] - deltas[i]) * scale);
         probabilities[i] = static_cast<std::uint16_t>(bits_of(lower));
         upper_probabilities[i] = static_cast<std::uint16_t>(bits_of(upper));
         out[i] = static_cast<std::uint16_t>(lower_gradient);
@@ -80,9 +80,9 @@ DISTILLD_BF16 void narrow_rows(const float* from, std::int64_t from_stride, std:
 }
 
 /// The backward pass of one thread, for a head of keys at a time.
-class Backward {
+class AttentionBackward {
   public:
-    Backward(const AttentionSizes& sizes, Bf16Instructions instructions)
+    AttentionBackward(const AttentionSizes& sizes, Bf16Instructions instructions)
         : sizes_(sizes), products_(instructions), scratch_(bytes(sizes)) {
         const std::int64_t rows = sizes.padded_length * sizes.padded_size;
         const std::int64_t columns = sizes.padded_size * sizes.stride;
@@ -100,11 +100,11 @@ class Backward {
         deltas_ = scratch_.take<float>(sizes.padded_length);
         ones_ = scratch_.take<float>(sizes.padded_length);
         std::fill_n(ones_, sizes.padded_length, 1.0F);
-        scores_ = scratch_.take<float>(kBlock * kQueries);
-        score_gradients_ = scratch_.take<float>(kBlock * kQueries);
+        scores_ = scratch_.take<float>(kBlock * kBackwardQueries);
+        score_gradients_ = scratch_.take<float>(kBlock * kBackwardQueries);
         probabilities_ = scratch_.take<std::uint16_t>(kBlock * sizes.stride);
         slopes_ = scratch_.take<std::uint16_t>(kBlock * sizes.stride);
-        slope_pairs_ = scratch_.take<Pair>(kBlock / 2 * kQueries);
+        slope_pairs_ = scratch_.take<Pair>(kBlock / 2 * kBackwardQueries);
     }
 
     void take_keys(const Bf16Rows& keys, const Bf16Rows& values) {
@@ -128,8 +128,8 @@ class Backward {
     /// `adds`: the gradients of keys and values to those of another head of queries.
     void multiply(bool adds) const {
         for (std::int64_t key = 0; key < sizes_.padded_length; key += kBlock) {
-            for (std::int64_t query = key; query < sizes_.padded_length; query += kQueries) {
-                one_block(key, query, std::min(kQueries, sizes_.padded_length - query));
+            for (std::int64_t query = key; query < sizes_.padded_length; query += kBackwardQueries) {
+                one_block(key, query, std::min(kBackwardQueries, sizes_.padded_length - query));
             }
             const std::int64_t size = sizes_.padded_size;
             const std::int64_t queries = sizes_.padded_length - key;
@@ -154,23 +154,23 @@ class Backward {
     static std::int64_t bytes(const AttentionSizes& sizes) {
         const std::int64_t rows = sizes.padded_length * sizes.padded_size;
         const std::int64_t columns = sizes.padded_size * sizes.stride;
-        constexpr std::int64_t kRest = kBlock * kQueries * 16 + 64 * 20;
+        constexpr std::int64_t kRest = kBlock * kBackwardQueries * 16 + 64 * 20;
         return rows * 16 + columns * 10 + sizes.padded_length * 12 + kBlock * sizes.stride * 4 + kRest;
     }
 
     void one_block(std::int64_t key, std::int64_t query, std::int64_t width) const {
         const std::int64_t size = sizes_.padded_size;
-        products_.multiply({keys_ + key * size, size, queries_turned_ + query, sizes_.stride, scores_, kQueries, kBlock,
-                            width, size, false});
+        products_.multiply({keys_ + key * size, size, queries_turned_ + query, sizes_.stride, scores_, kBackwardQueries,
+                            kBlock, width, size, false});
         products_.multiply({values_ + key * size, size, gradients_turned_ + query, sizes_.stride, score_gradients_,
-                            kQueries, kBlock, width, size, false});
+                            kBackwardQueries, kBlock, width, size, false});
         for (std::int64_t row = 0; row < kBlock; row += 2) {
-            differentiate({scores_ + row * kQueries, score_gradients_ + row * kQueries, log_sums_ + query,
-                           deltas_ + query, query - key - row, width, sizes_.scale,
+            differentiate({scores_ + row * kBackwardQueries, score_gradients_ + row * kBackwardQueries,
+                           log_sums_ + query, deltas_ + query, query - key - row, width, sizes_.scale,
                            probabilities_ + row * sizes_.stride + query, slopes_ + row * sizes_.stride + query,
-                           sizes_.stride, slope_pairs_ + row / 2 * kQueries});
+                           sizes_.stride, slope_pairs_ + row / 2 * kBackwardQueries});
         }
-        products_.multiply({keys_transposed_ + key, sizes_.stride, slope_pairs_, kQueries, of_queries_ + query,
+        products_.multiply({keys_transposed_ + key, sizes_.stride, slope_pairs_, kBackwardQueries, of_queries_ + query,
                             sizes_.stride, size, width, kBlock, key > 0});
     }
 
@@ -190,11 +190,11 @@ class Backward {
     float* log_sums_;                 ///< [length]
     float* deltas_;                   ///< [length] Σ out · gradient
     float* ones_;                     ///< [length]
-    float* scores_;                   ///< [kBlock keys, kQueries]
-    float* score_gradients_;          ///< [kBlock keys, kQueries] of probabilities
+    float* scores_;                   ///< [kBlock keys, kBackwardQueries]
+    float* score_gradients_;          ///< [kBlock keys, kBackwardQueries] of probabilities
     std::uint16_t* probabilities_;    ///< [kBlock keys, length]
     std::uint16_t* slopes_;           ///< [kBlock keys, length] gradients of scores
-    Pair* slope_pairs_;               ///< [kBlock / 2 keys, kQueries]
+    Pair* slope_pairs_;               ///< [kBlock / 2 keys, kBackwardQueries]
 };
 
 }  // namespace
@@ -209,7 +209,7 @@ AttentionGradients causal_attention_backward(const Tensor& gradient, const Tenso
     const std::int64_t times = sizes.heads / sizes.key_heads;
     in_parallel(sizes.batch * sizes.key_heads, grain_of(sizes.length * sizes.length),
                 [&](std::int64_t begin, std::int64_t end) {
-                    Backward backward(sizes, instructions);
+                    AttentionBackward backward(sizes, instructions);
                     for (std::int64_t i = begin; i < end; ++i) {
                         const std::int64_t row = i / sizes.key_heads;
                         const std::int64_t key_head = i % sizes.key_heads;
