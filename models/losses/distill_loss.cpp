@@ -17,6 +17,9 @@ using torch::Tensor;
 /// On other devices the block is the whole chunk, because each block costs about 55 launches.
 constexpr std::int64_t kBlockElements = std::int64_t{1} << 22;
 
+/// Elements of a slice of the head's gradient on the CPU: 4 MiB in bf16.
+constexpr std::int64_t kSliceElements = std::int64_t{1} << 21;
+
 /// Sums over rows as double scalars on the device, so that no block waits for a copy to the host.
 struct ChunkSums {
     Tensor kd;
@@ -321,7 +324,8 @@ void rows_to_gradient(Tensor& logits, const DistillTargets& targets, const Weigh
     }
 }
 
-/// total += gradientᵀ · hidden. Accumulates in total's dtype if hidden has it, else rounds once per chunk.
+/// total += gradientᵀ · hidden. Accumulates in total's dtype if hidden has it, else rounds once per chunk. On the CPU,
+/// the rounded product exists for one slice of the vocabulary at a time, near the caches.
 void add_head_gradient(Tensor& total, const Tensor& gradient, const Tensor& hidden, torch::ScalarType type) {
     if (hidden.scalar_type() == type) {
         if (total.defined()) {
@@ -331,7 +335,22 @@ void add_head_gradient(Tensor& total, const Tensor& gradient, const Tensor& hidd
         }
         return;
     }
-    kernels::accumulate(total, torch::mm(gradient.t(), hidden), type);
+    const std::int64_t vocabulary = gradient.size(1);
+    const bool adds = total.defined();
+    if (!adds) {
+        total = torch::empty({vocabulary, hidden.size(1)}, hidden.options().dtype(type));
+    }
+    const std::int64_t step = total.is_cpu() ? std::max<std::int64_t>(1, kSliceElements / hidden.size(1)) : vocabulary;
+    for (std::int64_t begin = 0; begin < vocabulary; begin += step) {
+        const std::int64_t end = std::min(begin + step, vocabulary);
+        Tensor slice = total.slice(0, begin, end);
+        const Tensor product = torch::mm(gradient.slice(1, begin, end).t(), hidden);
+        if (adds) {
+            kernels::accumulate(slice, product, type);
+        } else {
+            slice.copy_(product);
+        }
+    }
 }
 
 }  // namespace
