@@ -186,6 +186,11 @@ std::vector<SpecField> training_fields() {
          .decides_weights = last_bits,
          .help = "micro-batches of a step that train at once, each on one thread; 1: one after the other on `threads`. "
                  "`auto`: one per thread for small networks on a CPU, otherwise 1 (docs/training.md)"},
+        {.pointer = "/training/gradient_groups",
+         .kind = make_integer(&TrainingSpec::gradient_groups, {1, 1024}),
+         .decides_weights = last_bits,
+         .help = "groups that a step's micro-batches form: gradients are summed within each group, and then over the "
+                 "groups by a fixed tree (docs/training.md)"},
         // The length determines the learning rate schedule, but a run may be prolonged.
         {.pointer = "/training/max_steps",
          .kind = make_integer(&TrainingSpec::max_steps, {1, kMaxSteps}),

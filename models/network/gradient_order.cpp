@@ -13,8 +13,7 @@ thread_local const MicroBatchScope* current_scope = nullptr;
 
 /// Does not wait for the number of distinct ids, which only the device knows. Sorts the ids and adds their rows in the
 /// order of arrival, so that the bits are the same each time.
-void add_rows_on_device(const Tensor& table, const Tensor& ids, const Tensor& rows) {
-    Tensor& total = table.mutable_grad();
+void add_rows_on_device(Tensor& total, const Tensor& table, const Tensor& ids, const Tensor& rows) {
     if (!total.defined()) {
         total = torch::zeros_like(table);
     }
@@ -27,8 +26,7 @@ RowSums sums_of(const Tensor& ids, const Tensor& rows) {
     return {unique, torch::zeros({unique.size(0), rows.size(1)}, rows.options()).index_add_(0, place, rows)};
 }
 
-void add_sums(const Tensor& table, const RowSums& sums) {
-    Tensor& total = table.mutable_grad();
+void add_sums(Tensor& total, const Tensor& table, const RowSums& sums) {
     if (total.defined()) {
         total.index_add_(0, sums.ids, sums.rows);
     } else {
@@ -38,15 +36,35 @@ void add_sums(const Tensor& table, const RowSums& sums) {
 
 }  // namespace
 
-void GradientOrder::enter(const void* place, std::uint64_t ticket) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return std::max(next_[place], ended_) >= ticket; });
+void add_sum(Tensor& total, const Tensor& more) {
+    if (total.defined() && more.defined()) {
+        total.add_(more);
+    } else if (more.defined()) {
+        total = more;
+    }
 }
 
-void GradientOrder::leave(const void* place, std::uint64_t ticket) {
+void add_sum(RowSums& total, const RowSums& more) {
+    total =
+        total.ids.defined() ? sums_of(torch::cat({total.ids, more.ids}), torch::cat({total.rows, more.rows})) : more;
+}
+
+void GradientOrder::wait_for(std::unique_lock<std::mutex>& lock, const std::uint64_t& next, const Ticket& ticket) {
+    changed_.wait(lock, [&] { return std::max(next, ended_) >= ticket.number(); });
+}
+
+Tensor& GradientOrder::enter(const Tensor& master, const Ticket& ticket) {
+    std::unique_lock lock(mutex_);
+    Place& place = places_[master.unsafeGetTensorImpl()];
+    place.master = master;
+    wait_for(lock, place.next, ticket);
+    return place.sum.of(ticket.group());
+}
+
+void GradientOrder::leave(const Tensor& master, const Ticket& ticket) {
     {
         const std::lock_guard lock(mutex_);
-        next_[place] = ticket + 1;
+        places_[master.unsafeGetTensorImpl()].next = ticket.number() + 1;
     }
     changed_.notify_all();
 }
@@ -66,16 +84,34 @@ void GradientOrder::end(std::uint64_t ticket) {
 
 void GradientOrder::keep_rows(const Ticket& ticket, const Tensor& ids, const Tensor& rows) {
     const torch::NoGradGuard no_grad;
-    RowSums more = sums_of(ids, rows);
-    const GradientTurn turn(this, &ticket);
-    kept_ = kept_.ids.defined() ? sums_of(torch::cat({kept_.ids, more.ids}), torch::cat({kept_.rows, more.rows}))
-                                : std::move(more);
+    const RowSums more = sums_of(ids, rows);
+    {
+        std::unique_lock lock(mutex_);
+        wait_for(lock, next_rows_, ticket);
+    }
+    add_sum(kept_.of(ticket.group()), more);
+    {
+        const std::lock_guard lock(mutex_);
+        next_rows_ = ticket.number() + 1;
+    }
+    changed_.notify_all();
 }
 
-void GradientOrder::add_kept_rows() {
-    if (kept_.ids.defined()) {
-        add_sums(tied_table_, std::exchange(kept_, {}));
+void GradientOrder::complete() {
+    const torch::NoGradGuard no_grad;
+    for (auto& [key, place] : places_) {
+        add_sum(place.master.mutable_grad(), place.sum.take());
     }
+    if (const RowSums rows = kept_.take(); rows.ids.defined()) {
+        add_sums(tied_table_.mutable_grad(), tied_table_, rows);
+    }
+}
+
+void GradientOrder::drop() {
+    for (auto& [key, place] : places_) {
+        place.sum = {};
+    }
+    kept_ = {};
 }
 
 MicroBatchScope::MicroBatchScope(std::uint64_t number, const Ticket* ticket) : number_(number), ticket_(ticket) {
@@ -105,27 +141,23 @@ MicroBatchScope::Resumed::~Resumed() {
 }
 
 GradientTurn::GradientTurn(const Tensor& master)
-    : GradientTurn(master.unsafeGetTensorImpl(), MicroBatchScope::current_ticket()) {}
-
-GradientTurn::GradientTurn(const void* place, const Ticket* ticket) : place_(place), ticket_(ticket) {
-    if (ticket_ != nullptr) {
-        ticket_->order().enter(place_, ticket_->number());
-    }
-}
+    : master_(master),
+      ticket_(MicroBatchScope::current_ticket()),
+      sum_(ticket_ != nullptr ? &ticket_->order().enter(master, *ticket_) : &master.mutable_grad()) {}
 
 GradientTurn::~GradientTurn() {
     if (ticket_ != nullptr) {
-        ticket_->order().leave(place_, ticket_->number());
+        ticket_->order().leave(master_, *ticket_);
     }
 }
 
-void add_rows(const Tensor& table, const Tensor& ids, const Tensor& rows) {
+void add_rows(Tensor& total, const Tensor& table, const Tensor& ids, const Tensor& rows) {
     const torch::NoGradGuard no_grad;
     if (!table.device().is_cpu()) {
-        add_rows_on_device(table, ids, rows);
+        add_rows_on_device(total, table, ids, rows);
         return;
     }
-    add_sums(table, sums_of(ids, rows));
+    add_sums(total, table, sums_of(ids, rows));
 }
 
 }  // namespace distilld::models

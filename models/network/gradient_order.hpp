@@ -10,8 +10,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "models/network/grouped_sum.hpp"
+
 /// Several micro-batches in forward and backward at once, each on a thread of its own: their gradients are added in
-/// their order to the .grad that they share, so that its bits do not depend on which thread is faster.
+/// their order to the sum that they share, so that its bits do not depend on which thread is faster.
 namespace distilld::models {
 
 /// Rows of a gradient [V, H] in which most rows are 0.
@@ -20,18 +22,22 @@ struct RowSums {
     torch::Tensor rows;  ///< [u, H]
 };
 
+void add_sum(torch::Tensor& total, const torch::Tensor& more);
+void add_sum(RowSums& total, const RowSums& more);
+
 class Ticket;
 
-/// Whose turn it is to add to each gradient. A micro-batch's ticket is its place in the order, counted from 0 over all
-/// steps. Thread-safe.
+/// Whose turn it is to add to each gradient of a step, and the gradients until the step ends. A micro-batch's ticket is
+/// its place in the order, counted from 0 over all steps. Thread-safe, but for complete() and drop().
 class GradientOrder {
   public:
     /// `tied_table`: the table of a network whose head is its embedding; undefined: it has none.
     explicit GradientOrder(torch::Tensor tied_table = {}) : tied_table_(std::move(tied_table)) {}
 
-    /// Waits until every smaller ticket has left `place` or ended.
-    void enter(const void* place, std::uint64_t ticket);
-    void leave(const void* place, std::uint64_t ticket);
+    /// Waits until every smaller ticket has left the gradient of `master` or ended. Returns the sum of the ticket's
+    /// group, to add to until leave().
+    [[nodiscard]] torch::Tensor& enter(const torch::Tensor& master, const Ticket& ticket);
+    void leave(const torch::Tensor& master, const Ticket& ticket);
     /// The ticket adds nothing any more, whether or not it has added everything. Once or more often.
     void end(std::uint64_t ticket);
 
@@ -44,37 +50,51 @@ class GradientOrder {
     /// summed by id in the order of the tickets. The head's part comes first in backward and the lookup's last: if the
     /// next ticket had to wait for both, backward passes would run one after another. On the CPU only.
     void keep_rows(const Ticket& ticket, const torch::Tensor& ids, const torch::Tensor& rows);
-    /// Adds the kept rows to the tied table's .grad: at the end of a step.
-    void add_kept_rows();
-    /// Drops them with the step's gradients.
-    void drop_rows() { kept_ = {}; }
+
+    /// Ends a step: the sum of each gradient becomes its master's .grad.
+    void complete();
+    /// Drops the step's gradients.
+    void drop();
 
   private:
+    struct Place {
+        torch::Tensor master;
+        std::uint64_t next = 0;  ///< the ticket after the one that left it last
+        GroupedSum<torch::Tensor, add_sum> sum;
+    };
+
+    void wait_for(std::unique_lock<std::mutex>& lock, const std::uint64_t& next, const Ticket& ticket);
+
     torch::Tensor tied_table_;
-    std::mutex mutex_;  // of everything below
+    std::mutex mutex_;  // of everything below, but for the sums of a place, which are used in turns
     std::condition_variable changed_;
-    std::unordered_map<const void*, std::uint64_t> next_;  // by place: the ticket after the one that left it last
-    std::uint64_t ended_ = 0;                              // all smaller tickets have ended
-    std::set<std::uint64_t> ended_early_;                  // ended, above ended_
-    RowSums kept_;                                         // used in turns, with `this` as the place
+    std::unordered_map<const void*, Place> places_;  // by master
+    std::uint64_t ended_ = 0;                        // all smaller tickets have ended
+    std::set<std::uint64_t> ended_early_;            // ended, above ended_
+    std::uint64_t next_rows_ = 0;                    // the ticket after the one that kept rows last
+    GroupedSum<RowSums, add_sum> kept_;              // used in turns
 };
 
 /// The place of a micro-batch in an order, until the ticket ends or is destroyed: what is staged and never trained
 /// holds up no other.
 class Ticket {
   public:
-    Ticket(std::shared_ptr<GradientOrder> order, std::uint64_t number) : order_(std::move(order)), number_(number) {}
+    /// `group`: of the step's micro-batches, whose gradients are summed first (GroupedSum).
+    Ticket(std::shared_ptr<GradientOrder> order, std::uint64_t number, std::uint32_t group)
+        : order_(std::move(order)), number_(number), group_(group) {}
     Ticket(const Ticket&) = delete;
     Ticket& operator=(const Ticket&) = delete;
     ~Ticket() { end(); }
 
     [[nodiscard]] GradientOrder& order() const noexcept { return *order_; }
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+    [[nodiscard]] std::uint32_t group() const noexcept { return group_; }
     void end() const { order_->end(number_); }
 
   private:
     std::shared_ptr<GradientOrder> order_;
     std::uint64_t number_;
+    std::uint32_t group_;
 };
 
 /// The micro-batch that the calling thread computes. libtorch runs backward on the CPU in the thread that asks for it.
@@ -111,24 +131,25 @@ class MicroBatchScope {
     const Ticket* ticket_;
 };
 
-/// A micro-batch's turn to add to a gradient, from construction to destruction.
+/// The current micro-batch's turn to add to the gradient of a master, from construction to destruction.
 class GradientTurn {
   public:
-    /// The current micro-batch's turn to add to a master's .grad.
     explicit GradientTurn(const torch::Tensor& master);
-    /// `ticket` null: there is no order, and nothing to wait for.
-    GradientTurn(const void* place, const Ticket* ticket);
     ~GradientTurn();
     GradientTurn(const GradientTurn&) = delete;
     GradientTurn& operator=(const GradientTurn&) = delete;
 
+    /// What to add to; undefined counts as zeros. Without a ticket, the master's .grad.
+    [[nodiscard]] torch::Tensor& sum() const noexcept { return *sum_; }
+
   private:
-    const void* place_;
+    const torch::Tensor master_;
     const Ticket* ticket_;  // null: nobody else adds
+    torch::Tensor* sum_;
 };
 
-/// .grad of `table` [V, H] += `rows` [n, H] at `ids` [n]. On the CPU, the rows of each id are summed first, as if they
-/// were a gradient tensor of their own.
-void add_rows(const torch::Tensor& table, const torch::Tensor& ids, const torch::Tensor& rows);
+/// `total`, a gradient of `table` [V, H], += `rows` [n, H] at `ids` [n]. On the CPU, the rows of each id are summed
+/// first, as if they were a gradient tensor of their own.
+void add_rows(torch::Tensor& total, const torch::Tensor& table, const torch::Tensor& ids, const torch::Tensor& rows);
 
 }  // namespace distilld::models

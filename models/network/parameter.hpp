@@ -81,8 +81,8 @@ void keep_converted(Parameter& parameter, torch::Tensor value);
 /// Whoever changes a master in a way that libtorch does not see must bump its version.
 [[nodiscard]] torch::Tensor compute_weight(const Parameter& parameter, torch::ScalarType type);
 
-/// Adds `gradient` to the parameter's .grad as if autograd did, in the micro-batch's turn (GradientTurn): the sum of a
-/// micro-batch is complete before it is added.
+/// Adds `gradient` to the parameter's gradient as autograd would, in the micro-batch's turn (GradientTurn): the sum of
+/// a micro-batch is complete before it is added.
 void add_gradient(const torch::Tensor& master, const torch::Tensor& gradient);
 
 /// Whether no element is NaN or infinite. Any floating dtype and device; does not copy the tensor.

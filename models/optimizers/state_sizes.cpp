@@ -1,5 +1,8 @@
 #include "models/optimizers/state_sizes.hpp"
 
+#include <algorithm>
+#include <bit>
+
 namespace distilld::models {
 
 std::uint64_t optimizer_state_bytes(const TrainingSpec& training, std::uint64_t numbers, std::uint64_t exact) noexcept {
@@ -15,6 +18,13 @@ std::uint64_t optimizer_state_bytes(const TrainingSpec& training, std::uint64_t 
             return training.sgd_momentum > 0 ? kFloat * numbers : 0;
     }
     return 0;
+}
+
+std::uint64_t gradient_sums(const TrainingSpec& training) noexcept {
+    const std::uint32_t groups = training.micro_batches_auto
+                                     ? training.gradient_groups
+                                     : std::min(training.gradient_groups, training.micro_batches);
+    return static_cast<std::uint64_t>(std::bit_width(std::max(groups, 1U)));
 }
 
 }  // namespace distilld::models

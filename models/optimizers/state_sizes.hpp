@@ -17,4 +17,7 @@ inline constexpr std::int64_t kQuantizedBlock = 256;
 [[nodiscard]] std::uint64_t optimizer_state_bytes(const TrainingSpec& training, std::uint64_t numbers,
                                                   std::uint64_t exact) noexcept;
 
+/// Sums of each gradient that exist at a time: 1, or with training.gradient_groups as many as GroupedSum holds.
+[[nodiscard]] std::uint64_t gradient_sums(const TrainingSpec& training) noexcept;
+
 }  // namespace distilld::models

@@ -18,8 +18,9 @@ struct OptimizerOptions {
     double beta1 = 0.9;
     double beta2 = 0.999;
     double epsilon = 1e-8;
-    double weight_decay = 0.0;  ///< of parameters that decay
-    double momentum = 0.0;      ///< for sgd
+    double weight_decay = 0.0;        ///< of parameters that decay
+    double momentum = 0.0;            ///< for sgd
+    std::uint64_t gradient_sums = 1;  ///< that exist at a time; for training_bytes()
 };
 
 [[nodiscard]] OptimizerOptions optimizer_options(const TrainingSpec& training);

@@ -2,6 +2,7 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "models/optimizers/state_sizes.hpp"
 #include "models/optimizers/update_rule.hpp"
 
 namespace distilld::models {
@@ -28,6 +29,7 @@ OptimizerOptions optimizer_options(const TrainingSpec& training) {
     options.epsilon = training.adam_epsilon;
     options.weight_decay = training.weight_decay;
     options.momentum = training.sgd_momentum;
+    options.gradient_sums = gradient_sums(training);
     return options;
 }
 
@@ -52,7 +54,7 @@ std::uint64_t training_bytes(std::span<const ParameterGroup> groups, const Optim
             // On the meta device: only the sizes are needed.
             const auto nowhere = torch::TensorOptions().dtype(master).device(torch::kMeta);
             parameter.master = torch::empty(parameter.held().sizes(), nowhere);
-            bytes += 2 * parameter.master.nbytes();
+            bytes += (1 + options.gradient_sums) * parameter.master.nbytes();
             for (const NamedTensor& state : rule->make_state(parameter, group)) {
                 bytes += state.tensor.nbytes();
             }

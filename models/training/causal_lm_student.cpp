@@ -51,7 +51,7 @@ class CausalLmStudent final : public Student {
         StagingOptions options = staging_options(with_teacher_);
         options.ring = ring_.get();
         std::unique_ptr<TensorBatch> staged = stage_micro_batch(batch, options);
-        staged->ticket = std::make_unique<Ticket>(order_, staged_++);
+        staged->ticket = std::make_unique<Ticket>(order_, staged_++, gradient_group(training_, batch));
         return staged;
     }
 
@@ -91,7 +91,7 @@ class CausalLmStudent final : public Student {
 
     void discard_gradients() override {
         optimizer_.apply_all();
-        order_->drop_rows();
+        order_->drop();
         optimizer_.drop_gradients();
         losses_.clear();
     }
@@ -99,7 +99,7 @@ class CausalLmStudent final : public Student {
     StepStats finish_step(double learning_rate) override {
         // Only a step without any target token leaves updates pending here.
         optimizer_.apply_all();
-        order_->add_kept_rows();
+        order_->complete();
         return close_step(losses_, optimizer_, learning_rate, training_.max_grad_norm);
     }
 

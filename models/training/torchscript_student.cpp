@@ -110,7 +110,7 @@ class TorchScriptStudent final : public Student {
 
     std::unique_ptr<StagedBatch> stage(MicroBatch batch) override {
         auto staged = staged_samples(batch);
-        staged->ticket = std::make_unique<Ticket>(order_, staged_++);
+        staged->ticket = std::make_unique<Ticket>(order_, staged_++, gradient_group(training_, batch));
         return staged;
     }
 
@@ -146,11 +146,13 @@ class TorchScriptStudent final : public Student {
     }
 
     void discard_gradients() override {
+        order_->drop();
         optimizer_.drop_gradients();
         losses_.clear();
     }
 
     StepStats finish_step(double learning_rate) override {
+        order_->complete();
         const StepStats stats = close_step(losses_, optimizer_, learning_rate, training_.max_grad_norm);
         if (stats.finite) {
             refresh_copies();

@@ -40,6 +40,12 @@ double clip_coefficient(double limit, double norm) noexcept {
 
 }  // namespace
 
+std::uint32_t gradient_group(const TrainingSpec& training, const MicroBatch& batch) noexcept {
+    const std::uint64_t group =
+        std::uint64_t{batch.index} * training.gradient_groups / std::max(1U, training.micro_batches);
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(group, training.gradient_groups - 1));
+}
+
 DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
                                         const CausalLm::BeforeGroup& before) {
     const MicroBatchScope scope(batch.number, batch.ticket.get());
@@ -51,17 +57,17 @@ DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& ba
     }
     const Tensor flat = hidden.reshape({-1, hidden.size(-1)});
     options.gradient_scale = 1.0 / static_cast<double>(std::max<std::uint64_t>(batch.step_target_tokens, 1));
-    Tensor head = network.head().master;
+    const Tensor head = network.head().master;
     DistillLossGradients gradients;
     gradients.with_head = network.head().trainable;
     std::optional<GradientTurn> turn;
     gradients.before_head = [&] {
         turn.emplace(head);
-        gradients.head = head.grad();
+        gradients.head = turn->sum();
     };
     DistillLossScalars sums = loss_of_rows(network, flat, batch, batch.targets, options, &gradients);
     if (turn) {
-        head.mutable_grad() = gradients.head;
+        turn->sum() = gradients.head;
         turn.reset();
     }
     flat.backward(spread_rows(gradients.hidden, flat, batch.rows));

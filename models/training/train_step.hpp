@@ -15,13 +15,17 @@
 namespace distilld::models {
 
 /// Forward, loss and backward of one micro-batch (at least one target): adds the gradient of loss sum /
-/// batch.step_target_tokens to the .grad of every parameter. Calls `before(g)` just before the first use of group g,
+/// batch.step_target_tokens to the gradient of every parameter. Calls `before(g)` just before the first use of group g,
 /// and once more for every group when forward is done, so that nothing older is left in .grad when this step's
-/// gradients arrive. Sets `options.gradient_scale`. Does not wait for the device. With tickets,
-/// several threads may be in here at once: gradients are added in the tickets' order, and whoever ends the step calls
-/// add_kept_rows() of that order.
+/// gradients arrive. Sets `options.gradient_scale`. Does not wait for the device. With tickets, several threads may be
+/// in here at once: gradients are added in the tickets' order, and whoever ends the step calls complete() of that
+/// order.
 DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
                                         const CausalLm::BeforeGroup& before);
+
+/// The group that the micro-batch's gradient is summed with first: as many groups as `training` says, of micro-batches
+/// in their order.
+[[nodiscard]] std::uint32_t gradient_group(const TrainingSpec& training, const MicroBatch& batch) noexcept;
 
 /// Held-out figures, without gradients: the cross entropy of all targets of `batch`, and for `answered` KL(teacher ‖
 /// student) and agreement. `answered` is the same micro-batch staged with the teacher's targets at temperature 1: null

@@ -113,6 +113,7 @@ struct MicroBatch {
     std::shared_ptr<const TokenBatch> tokens;
     std::optional<TeacherTargets> targets;  ///< absent: plain training
     std::uint64_t step_target_tokens = 0;   ///< target tokens of the whole step: the loss divides by it
+    std::uint32_t index = 0;                ///< among the micro-batches of the step
 };
 
 }  // namespace distilld

@@ -29,7 +29,7 @@ PlannedBatch BatchSource::batch(std::uint64_t number) {
         }
     }
     auto tokens = std::make_shared<const TokenBatch>(dataset_->batch(number, plan_.rows_of(number)));
-    PlannedBatch planned{std::move(tokens), found->second};
+    PlannedBatch planned{std::move(tokens), found->second, static_cast<std::uint32_t>(number - steps_.first_of(step))};
     if (mixed_) {
         split(planned);
     }

@@ -103,7 +103,7 @@ MemoryEstimate memory_of(const JobSpec& spec, const EstimateInputs& inputs, cons
     MemoryEstimate memory;
     // Frozen weights exist once. For trained ones forward makes a 16-bit copy, which backward keeps.
     memory.weights = counts.frozen * element + counts.trained * (kMaster + (bf16 ? 2 : 0));
-    memory.gradients = counts.trained * kMaster;
+    memory.gradients = saturating_product(models::gradient_sums(spec.training), counts.trained * kMaster);
     memory.optimizer = models::optimizer_state_bytes(spec.training, counts.trained, counts.trained_tables);
     memory.activations =
         saturating_product(replicas_of(spec, inputs, counts.frozen + counts.trained),

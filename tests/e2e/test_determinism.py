@@ -332,10 +332,15 @@ def test_every_way_to_run_a_job_ends_with_the_same_bits(distilld, teacher, text_
 # All cores and half precision are what a job gets when its spec says nothing.
 @pytest.mark.parametrize(
     "changes",
-    [{"/training/threads": 2}, {"/student/dtype": "bf16"}, {"/training/threads": 2, "/student/dtype": "bf16"}],
+    [
+        {"/training/threads": 2},
+        {"/student/dtype": "bf16"},
+        {"/training/threads": 2, "/student/dtype": "bf16"},
+        {"/training/gradient_groups": 2},
+    ],
     ids=str,
 )
-def test_bits_do_not_depend_on_timing_with_more_threads_and_half_precision(
+def test_bits_do_not_depend_on_timing_with_threads_half_precision_and_groups(
     distilld, teacher, text_data, tmp_path, changes
 ):
     ways = Ways(distilld, teacher, text_data, tmp_path)
@@ -363,4 +368,5 @@ def test_the_comparison_can_fail(distilld, teacher, text_data, tmp_path):
     ways.calm("as it is", {}, None)
     ways.calm("another seed", {"/training/seed": 43}, None)
     ways.calm("a step that is a little longer", {"/training/learning_rate": 2.0000001e-3}, None)
-    assert len({sha256 for _, sha256, _ in ways.table.rows}) == 3, str(ways.table)
+    ways.calm("gradients in two groups", {"/training/gradient_groups": 2}, None)
+    assert len({sha256 for _, sha256, _ in ways.table.rows}) == 4, str(ways.table)

@@ -47,6 +47,7 @@ std::vector<MicroBatch> micro_batches(std::uint64_t step, bool packed) {
     }
     for (MicroBatch& batch : all) {
         batch.step_target_tokens = targets;
+        batch.index = static_cast<std::uint32_t>(&batch - all.data());
     }
     return all;
 }
@@ -91,6 +92,20 @@ TEST(SideBySide, ATiedHeadAndOneOfItsOwn) {
             CausalLmStudentOptions options = random_options(tied);
             options.student.dtype = dtype;
             expect_same_bits(options);
+        }
+    }
+}
+
+TEST(SideBySide, GroupsOfGradients) {
+    for (const bool tied : {true, false}) {
+        CausalLmStudentOptions options = random_options(tied);
+        options.training.micro_batches = kMicroBatches;
+        const std::string in_order = trained(options, 1, false);
+        for (const std::uint32_t groups : {2, 3, 8}) {
+            SCOPED_TRACE(testing::Message() << "tied " << tied << ", groups " << groups);
+            options.training.gradient_groups = groups;
+            expect_same_bits(options);
+            EXPECT_NE(trained(options, 1, false), in_order);
         }
     }
 }

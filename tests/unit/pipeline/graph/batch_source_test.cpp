@@ -57,6 +57,7 @@ TEST(BatchSource, AStepHasTheTargetTokensOfAllItsMicroBatches) {
             const PlannedBatch planned = source.batch(n);
             together += planned.tokens->target_tokens;
             of_step.push_back(planned.step_target_tokens);
+            EXPECT_EQ(planned.index, n % kMicroBatches);
         }
         EXPECT_EQ(of_step, std::vector<std::uint64_t>(kMicroBatches, together));
     }
@@ -69,7 +70,9 @@ TEST(BatchSource, TheLastStepOfAnEpochHasTheTokensOfItsOwnRows) {
     EXPECT_EQ(last.tokens->rows, 1U);
     EXPECT_EQ(last.step_target_tokens, last.tokens->target_tokens);
     EXPECT_EQ(first + last.step_target_tokens, 1U + 2 + 3 + 4 + 5 + 6 + 7);
+    EXPECT_EQ(last.index, 0U);
     EXPECT_EQ(source.batch(4).tokens->rows, 2U) << "the next epoch";
+    EXPECT_EQ(source.batch(6).index, 2U);
 }
 
 }  // namespace
