@@ -348,6 +348,12 @@ JOB = (
                 ("distilld_device_memory_bytes{JOB}", "{{device}} {{kind}}"),
             ),
             plot("Open files", "short", "Of the worker.", ("distilld_worker_open_fds{JOB}", "{{job_id}}")),
+            plot(
+                "Replicas",
+                "short",
+                "Micro-batches that train at once, each on one thread; 1: one after the other.",
+                ("distilld_job_replicas{JOB}", "{{job_id}}"),
+            ),
         ),
     ),
     ("Pipeline, all jobs of the service", panels.PIPELINE),

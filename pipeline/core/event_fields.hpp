@@ -51,7 +51,7 @@ BOOST_DESCRIBE_STRUCT(ProgressEvent, (),
 
 BOOST_DESCRIBE_STRUCT(StartedEvent, (),
                       (total_steps, first_step, parameters, dataset_rows, dataset_tokens, dataset_tokens_read, dtype,
-                       teacher, batch_size, micro_batches, tokenizer, store, of_samples))
+                       teacher, batch_size, micro_batches, tokenizer, store, of_samples, replicas))
 
 BOOST_DESCRIBE_STRUCT(SampledText, (), (prompt, text))
 

@@ -195,7 +195,8 @@ struct StartedEvent {
     std::uint32_t micro_batches = 0;
     std::string tokenizer{};  ///< the tokenizer that read the data, in one line
     std::string store{};  ///< folder that a generate job writes; steps are rows of the dataset then. Empty: training
-    bool of_samples = false;  ///< as ProgressEvent::of_samples
+    bool of_samples = false;     ///< as ProgressEvent::of_samples
+    std::uint32_t replicas = 0;  ///< micro-batches that train at once; 0: none trains
 };
 
 /// The student's continuation of a prompt.

@@ -278,6 +278,9 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
                                  : tokens_text(*started) + " in " + counted(started->dataset_rows, "row")) +
             ": " + counted(started->total_steps, "step") + " of up to " + std::to_string(started->batch_size) + " x " +
             std::to_string(started->micro_batches) + (started->of_samples ? " samples" : " sequences");
+        if (started->replicas > 1) {
+            text += ", " + std::to_string(started->replicas) + " micro-batches at once";
+        }
         if (started->first_step != 0) {
             text += ", from step " + std::to_string(started->first_step);
         }

@@ -46,6 +46,10 @@ double hidden_seconds(const JobRun& run) {
     return 0.0;
 }
 
+MetricSamples replicas(const JobRun& run) {
+    return run.replicas > 0 ? MetricSamples(run.replicas) : MetricSamples();
+}
+
 MetricSamples last_step_time(const JobRun& run) {
     return run.last_step_time > 0 ? MetricSamples(run.last_step_time) : MetricSamples();
 }
@@ -136,6 +140,7 @@ std::vector<MetricRow<JobRun>> training_metric_rows() {
             gauge, {"job_id"}, of_evaluation(&EvaluationEvent::top1_agreement)),
         Row("distilld_job_grad_norm", "Global norm of the newest step's gradient, before clipping.", gauge, {"job_id"},
             of_step(&ProgressEvent::grad_norm)),
+        Row("distilld_job_replicas", "Micro-batches that a job trains at once.", gauge, {"job_id"}, replicas),
         Row("distilld_job_learning_rate", "Learning rate of the newest step.", gauge, {"job_id"},
             of_step(&ProgressEvent::learning_rate)),
         Row("distilld_job_last_step_timestamp_seconds", "Unix time at which the newest step of the run was reported.",

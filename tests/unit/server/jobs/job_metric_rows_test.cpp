@@ -109,7 +109,7 @@ TEST(JobMetricRows, AGenerateJobHasRowsAndNoStudent) {
     EXPECT_EQ(sample(text, R"(distilld_teacher_store_rows{job_id="g",state="wanted"})"), 500);
     EXPECT_EQ(sample(text, R"(distilld_teacher_store_sealed_bytes{job_id="g"})"), 4096);
     EXPECT_EQ(sample(text, R"(distilld_job_tokens_per_second{job_id="g"})"), 50);
-    for (const auto* name : {"loss", "step", "grad_norm", "learning_rate", "stall_ratio"}) {
+    for (const auto* name : {"loss", "replicas", "step", "grad_norm", "learning_rate", "stall_ratio"}) {
         EXPECT_THAT(text, Not(HasSubstr("distilld_job_" + std::string(name) + "{"))) << name;
     }
 }
@@ -120,7 +120,7 @@ TEST(JobMetricRows, TellOfTheStudentAndOfWhatHoldsItUp) {
     options.unix_time = [&now] { return now; };
     const auto metrics = std::make_shared<JobMetrics>(options);
     metrics->run_started("j");
-    metrics->run_details("j", 5, 1);
+    metrics->run_details("j", 5, 1, 3);
     auto event = answered(5, 0);
     event.kd_loss = 1.25;
     event.ce_loss = 2.5;
@@ -150,6 +150,7 @@ TEST(JobMetricRows, TellOfTheStudentAndOfWhatHoldsItUp) {
     EXPECT_EQ(sample(text, R"(distilld_job_ce_loss{job_id="j"})"), 2.5);
     EXPECT_EQ(sample(text, R"(distilld_job_eval_loss{job_id="j"})"), 3.5);
     EXPECT_EQ(sample(text, R"(distilld_job_grad_norm{job_id="j"})"), 0.75);
+    EXPECT_EQ(sample(text, R"(distilld_job_replicas{job_id="j"})"), 3);
     EXPECT_EQ(sample(text, R"(distilld_job_learning_rate{job_id="j"})"), 0.001);
     EXPECT_EQ(sample(text, R"(distilld_job_bottleneck{job_id="j",stage="teacher"})"), 1);
     EXPECT_EQ(sample(text, R"(distilld_job_bottleneck{job_id="j",stage="student"})"), 0);
