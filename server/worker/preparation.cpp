@@ -356,6 +356,11 @@ class Preparation {
                                  ", but the student is on " + run_.spec.student.device +
                                  ", and replicas are threads of a CPU; give 1 or \"auto\"");
         }
+        if (training.gradient_groups > 1 && !on_cpu) {
+            return invalid_input("/training/gradient_groups: is " + std::to_string(training.gradient_groups) +
+                                 ", but the student is on " + run_.spec.student.device +
+                                 ", where gradients are summed in order; give 1, or /student/device \"cpu\"");
+        }
         return {};
     }
 
