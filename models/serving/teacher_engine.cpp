@@ -14,7 +14,7 @@
 #include "models/network/causal_lm.hpp"
 #include "models/network/device.hpp"
 #include "models/serving/make_served_head.hpp"
-#include "models/serving/top_k.hpp"
+#include "models/serving/top_rows.hpp"
 #include "pipeline/data/tokenizer/tokenizer_hash.hpp"
 
 namespace distilld::models {
@@ -68,7 +68,8 @@ class TeacherEngine final : public TeacherScorer {
         }
         const auto vocabulary = static_cast<std::int64_t>(model_.vocabulary_size);
         const std::int64_t chunk = std::max<std::int64_t>(1, kChunkElements / vocabulary);
-        const std::int64_t block = std::max<std::int64_t>(1, kBlockElements / vocabulary);
+        // Off the CPU, each block costs launches.
+        const std::int64_t block = hidden.is_cpu() ? std::max<std::int64_t>(1, kBlockElements / vocabulary) : chunk;
         const std::vector<std::int64_t> wanted = wanted_positions(request);
         const auto all = static_cast<std::int64_t>(wanted.size());
         for (std::int64_t begin = 0; begin < all; begin += chunk) {
@@ -155,26 +156,25 @@ class TeacherEngine final : public TeacherScorer {
                 return {};
             }
         }
-        const torch::Tensor logprobs = torch::log_softmax(logits, -1, torch::kFloat).cpu().contiguous();
+        const torch::Tensor logprobs = torch::log_softmax(logits, -1, torch::kFloat);
         // One NaN or infinity among the logits makes the whole row NaN.
         if (logprobs.select(1, 0).isnan().any().item<bool>()) {
             return not_finite();
         }
-        const auto vocabulary = static_cast<std::size_t>(model_.vocabulary_size);
-        kernels::in_parallel(logprobs.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
-            std::vector<TopEntry> best;
-            for (std::int64_t row = begin; row < end; ++row) {
-                const std::span<const float> values(
-                    static_cast<const float*>(logprobs.const_data_ptr()) + row * logprobs.size(1), vocabulary);
-                const auto position = static_cast<std::size_t>(positions[static_cast<std::size_t>(row)]);
-                if (request.mode == ScoreRequest::Mode::topk) {
-                    add_top_k(request.top_k, position, values, best, result);
+        if (request.token_logprobs) {
+            add_token_logprobs(request, ids, positions, logprobs, result);
+        }
+        if (request.mode == ScoreRequest::Mode::topk) {
+            const auto vocabulary = static_cast<std::int64_t>(model_.vocabulary_size);
+            const TopRows rows(logprobs.narrow(1, 0, vocabulary), request.top_k);
+            kernels::in_parallel(logprobs.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+                std::vector<TopEntry> best;
+                for (std::int64_t row = begin; row < end; ++row) {
+                    rows.select(row, best);
+                    add_top_k(static_cast<std::size_t>(positions[static_cast<std::size_t>(row)]), best, result);
                 }
-                if (request.token_logprobs) {
-                    result.token_logprobs[position] = token_logprob(request, ids, position, values);
-                }
-            }
-        });
+            });
+        }
         return {};
     }
 
@@ -221,10 +221,8 @@ class TeacherEngine final : public TeacherScorer {
         return {};
     }
 
-    /// `best` is scratch memory.
-    static void add_top_k(std::uint32_t k, std::size_t position, std::span<const float> logprobs,
-                          std::vector<TopEntry>& best, ScoreResult& result) {
-        select_top_k(logprobs, k, best);
+    void add_top_k(std::size_t position, const std::vector<TopEntry>& best, ScoreResult& result) const {
+        const std::size_t k = best.size();
         double mass = 0.0;
         const std::size_t offset = position * k;
         for (std::size_t place = 0; place < k; ++place) {
@@ -235,16 +233,29 @@ class TeacherEngine final : public TeacherScorer {
         }
         const double rest = 1.0 - mass;
         result.tail_logprob[position] =
-            k == logprobs.size() || rest < kMinTail ? kTailFloor : static_cast<float>(std::log(rest));
+            k == model_.vocabulary_size || rest < kMinTail ? kTailFloor : static_cast<float>(std::log(rest));
     }
 
-    static float token_logprob(const ScoreRequest& request, const std::vector<std::int64_t>& ids, std::size_t position,
-                               std::span<const float> logprobs) {
-        const std::size_t row = position / request.columns;
-        const std::size_t column = position % request.columns;
-        const std::size_t length =
-            request.lengths.empty() ? request.columns : static_cast<std::size_t>(request.lengths[row]);
-        return column + 1 < length ? logprobs[static_cast<std::size_t>(ids[position + 1])] : 0.0F;
+    /// 0 at the last position of a sequence.
+    static void add_token_logprobs(const ScoreRequest& request, const std::vector<std::int64_t>& ids,
+                                   std::span<const std::int64_t> positions, const torch::Tensor& logprobs,
+                                   ScoreResult& result) {
+        const auto next_id = [&](std::size_t position) {
+            const std::size_t row = position / request.columns;
+            const std::size_t length =
+                request.lengths.empty() ? request.columns : static_cast<std::size_t>(request.lengths[row]);
+            return position % request.columns + 1 < length ? ids[position + 1] : -1;
+        };
+        std::vector<std::int64_t> next;
+        for (const std::int64_t position : positions) {
+            next.push_back(next_id(static_cast<std::size_t>(position)));
+        }
+        const torch::Tensor column = torch::tensor(next, torch::kInt64).clamp_min_(0).unsqueeze(1);
+        const torch::Tensor picked = logprobs.gather(1, column.to(logprobs.device())).cpu().contiguous();
+        const auto* values = static_cast<const float*>(picked.const_data_ptr());
+        for (std::size_t i = 0; i < next.size(); ++i) {
+            result.token_logprobs[static_cast<std::size_t>(positions[i])] = next[i] < 0 ? 0.0F : values[i];
+        }
     }
 
     std::unique_ptr<CausalLm> network_;

@@ -5,15 +5,6 @@
 
 namespace distilld::models {
 
-namespace {
-
-/// Orders the better entry first; as a heap order it keeps the worst on top.
-bool better(const TopEntry& a, const TopEntry& b) noexcept {
-    return a.value > b.value || (a.value == b.value && a.id < b.id);
-}
-
-}  // namespace
-
 void select_top_k(std::span<const float> values, std::uint32_t k, std::vector<TopEntry>& best) {
     best.clear();
     for (std::uint32_t id = 0; id < k; ++id) {
@@ -22,6 +13,7 @@ void select_top_k(std::span<const float> values, std::uint32_t k, std::vector<To
     if (best.empty()) {
         return;
     }
+    // As a heap order, better() keeps the worst on top.
     std::make_heap(best.begin(), best.end(), better);
     const auto consider = [&](std::size_t index) {
         // Ids come in ascending order, so an equal value never displaces an existing one.
