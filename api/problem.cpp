@@ -1,7 +1,6 @@
 #include "api/problem.hpp"
 
 #include <algorithm>
-#include <boost/beast/http/status.hpp>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <span>
@@ -13,11 +12,7 @@
 namespace distilld::api {
 
 std::string to_json(const Problem& problem) {
-    namespace bhttp = boost::beast::http;
-    const std::string title = problem.title.empty()
-                                  ? std::string(bhttp::obsolete_reason(bhttp::int_to_status(problem.status)))
-                                  : problem.title;
-    boost::json::object body{{"type", problem.type}, {"title", title}, {"status", problem.status}};
+    boost::json::object body{{"type", problem.type}, {"title", problem.title}, {"status", problem.status}};
     if (!problem.detail.empty()) {
         body["detail"] = problem.detail;
     }
@@ -41,7 +36,7 @@ std::string to_json(const Problem& problem) {
     const auto text_or_null = [](const std::string& text) {
         return text.empty() ? boost::json::value(nullptr) : boost::json::value(text);
     };
-    body["error"] = {{"message", problem.detail.empty() ? title : problem.detail},
+    body["error"] = {{"message", problem.detail.empty() ? problem.title : problem.detail},
                      {"type", problem.status < 500 ? "invalid_request_error" : "server_error"},
                      {"param", text_or_null(problem.param)},
                      {"code", text_or_null(problem.code)}};

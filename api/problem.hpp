@@ -13,7 +13,7 @@ namespace distilld::api {
 struct Problem {
     unsigned status = 500;
     std::string type = "about:blank";  ///< URI reference of the kind of problem
-    std::string title;                 ///< empty: the status's own reason phrase
+    std::string title;                 ///< empty: answers get the status's own reason phrase
     std::string detail;                ///< for people; names the field, file or state
     std::string instance;              ///< URI reference of this occurrence, usually the path; empty = left out
     std::string code;                  ///< short name for programs ("job_not_found"); empty = left out

@@ -1,9 +1,13 @@
 #include "server/http/http_message.hpp"
 
 #include <boost/beast/core/string.hpp>
+#include <boost/beast/http/status.hpp>
 #include <utility>
 
 namespace distilld::http {
+
+namespace bhttp = boost::beast::http;
+
 std::optional<std::string_view> Request::header(std::string_view name) const {
     for (const auto& [key, value] : headers) {
         if (boost::beast::iequals(key, name)) {
@@ -36,7 +40,11 @@ Response to_response(const api::Problem& problem, Headers headers) {
     response.status = problem.status;
     response.content_type = "application/problem+json";
     response.headers = std::move(headers);
-    response.body = api::to_json(problem);
+    api::Problem titled = problem;
+    if (titled.title.empty()) {
+        titled.title = bhttp::obsolete_reason(bhttp::int_to_status(problem.status));
+    }
+    response.body = api::to_json(titled);
     return response;
 }
 

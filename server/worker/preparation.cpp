@@ -349,17 +349,14 @@ class Preparation {
                 info("replicas auto: " + std::to_string(training.replicas) + " micro-batches train at once");
             }
         } else if (training.replicas > 1 && !ordered.empty()) {
-            return invalid_input("/training/replicas: is " + std::to_string(training.replicas) + ", but " + ordered +
-                                 ", so micro-batches must train one after the other; give 1 or \"auto\"");
-        } else if (training.replicas > 1 && !on_cpu) {
-            return invalid_input("/training/replicas: is " + std::to_string(training.replicas) +
-                                 ", but the student is on " + run_.spec.student.device +
-                                 ", and replicas are threads of a CPU; give 1 or \"auto\"");
+            return invalid_input("/training/replicas: must be 1 or \"auto\", because " + ordered);
         }
-        if (training.gradient_groups > 1 && !on_cpu) {
-            return invalid_input("/training/gradient_groups: is " + std::to_string(training.gradient_groups) +
-                                 ", but the student is on " + run_.spec.student.device +
-                                 ", where gradients are summed in order; give 1, or /student/device \"cpu\"");
+        for (const auto& [field, value] :
+             {std::pair{"replicas", training.replicas}, std::pair{"gradient_groups", training.gradient_groups}}) {
+            if (value > 1 && !on_cpu) {
+                return invalid_input("/training/" + std::string(field) + ": must be 1 on " + run_.spec.student.device +
+                                     ", where micro-batches train one after the other");
+            }
         }
         return {};
     }

@@ -198,15 +198,5 @@ TEST(JobTypes, EveryStateHasAName) {
     EXPECT_EQ(enum_from_string<JobKind>(to_string(JobKind::train)), JobKind::train);
 }
 
-TEST(Problem, HasTitleOfItsStatus) {
-    Problem problem;
-    problem.status = 503;
-    const auto body = boost::json::parse(to_json(problem));
-    EXPECT_EQ(body.at("title").as_string(), "Service Unavailable");
-    EXPECT_EQ(body.at("type").as_string(), "about:blank");
-    EXPECT_EQ(body.at("error").at("type").as_string(), "server_error");
-    EXPECT_FALSE(body.as_object().contains("errors"));
-}
-
 }  // namespace
 }  // namespace distilld::api

@@ -40,5 +40,17 @@ TEST(Request, FindsHeadersWithoutCase) {
     EXPECT_EQ(request.path_parameter("none"), "");
 }
 
+TEST(Problem, WithoutATitleHasThatOfItsStatus) {
+    api::Problem problem;
+    problem.status = 503;
+    const Response response = to_response(problem);
+    const auto body = boost::json::parse(response.body);
+    EXPECT_EQ(body.at("title").as_string(), "Service Unavailable");
+    EXPECT_EQ(body.at("type").as_string(), "about:blank");
+    EXPECT_EQ(body.at("error").at("type").as_string(), "server_error");
+    EXPECT_EQ(body.at("error").at("message").as_string(), "Service Unavailable");
+    EXPECT_FALSE(body.as_object().contains("errors"));
+}
+
 }  // namespace
 }  // namespace distilld::http
