@@ -349,7 +349,8 @@ class Preparation {
                 info("replicas auto: " + std::to_string(training.replicas) + " micro-batches train at once");
             }
         } else if (training.replicas > 1 && !ordered.empty()) {
-            return invalid_input("/training/replicas: must be 1 or \"auto\", because " + ordered);
+            return invalid_input("/training/replicas: is " + std::to_string(training.replicas) + ", but " + ordered +
+                                 ", so micro-batches must train one after the other; give 1 or \"auto\"");
         }
         for (const auto& [field, value] :
              {std::pair{"replicas", training.replicas}, std::pair{"gradient_groups", training.gradient_groups}}) {
@@ -443,8 +444,7 @@ class Preparation {
 asio::awaitable<Result<void>> prepare(PreparedRun& run, bool resume, GraphExecutors executors, RunControl& control,
                                       EmitEvent emit) {
     Preparation preparation(run, std::move(executors), control, std::move(emit));
-    Result<void> done = co_await preparation.perform(resume);
-    co_return done;
+    co_return co_await preparation.perform(resume);
 }
 
 }  // namespace distilld
