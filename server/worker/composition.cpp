@@ -45,7 +45,7 @@ StartedEvent started_event(const PreparedRun& run) {
     event.teacher = description_of(run.teachers);
     event.batch_size = run.spec.training.batch_size;
     event.micro_batches = run.spec.training.micro_batches;
-    event.replicas = run.spec.training.replicas;
+    event.replicas = run.spec.training.parallel ? run.spec.training.replicas : 1;
     event.tokenizer = run.tokenizer;
     event.of_samples = run.spec.dataset.format == DataFormat::tensors;
     return event;

@@ -185,5 +185,17 @@ TEST_F(Display, SaysWhatIsTrained) {
             "  \"Once\\nupon\" → \" a \\\"time\\\" \"\n", "step 50 checkpoint cp\n"));
 }
 
+TEST_F(Display, SaysHowManyMicroBatchesTrainAtOnce) {
+    auto display = make(false);
+    StartedEvent started{6, 0, 1000, 1, 10, 10, "fp32", "", 2, 8};
+    for (const std::uint32_t replicas : {1, 3}) {
+        started.replicas = replicas;
+        display.show(started, at(0));
+    }
+    const std::string line =
+        "training 1.0k parameters (fp32) on 10 of 10 tokens in 1 row: 6 steps of up to 2 x 8 sequences";
+    EXPECT_THAT(written_, ElementsAre(line + "\n", line + ", 3 micro-batches at once\n"));
+}
+
 }  // namespace
 }  // namespace distilld::cli
