@@ -66,7 +66,7 @@ struct AttentionSizes {
     return {data + batch * heads.stride(0) + head * heads.stride(1), heads.stride(2), heads.size(2), heads.size(3)};
 }
 
-/// The same to write to.
+/// The same, writable.
 [[nodiscard]] inline std::uint16_t* writable(torch::Tensor& heads, std::int64_t batch, std::int64_t head) {
     return static_cast<std::uint16_t*>(heads.mutable_data_ptr()) + batch * heads.stride(0) + head * heads.stride(1);
 }

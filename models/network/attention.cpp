@@ -30,11 +30,8 @@ std::vector<Linear> declare_inputs(const LayerPlace& place) {
     return inputs;
 }
 
-std::optional<double> scale_of_scores(const LayerPlace& place) {
+double scale_of_scores(const LayerPlace& place) {
     const DecoderConfig& config = place.config;
-    if (config.scaled_scores && !config.scores_scaled_by_layer) {
-        return std::nullopt;
-    }
     const double whole = config.scaled_scores ? 1.0 / std::sqrt(static_cast<double>(config.head_dim)) : 1.0;
     return config.scores_scaled_by_layer ? whole / static_cast<double>(place.number + 1) : whole;
 }
@@ -151,18 +148,17 @@ torch::Tensor Attention::mix(const torch::Tensor& query, const torch::Tensor& ke
                              std::uint64_t part) const {
     const auto rows = query.size(0);
     const auto columns = query.size(2);
+    const bool hides = window_ && columns > *window_;  // otherwise a row needs no mask, and can use the faster kernels
     const bool widens = scores_in_fp32_ && at::isReducedFloatingType(query.scalar_type());
     torch::Tensor mixed;
     if (widens || dropout_.active()) {
         mixed = mix_in_steps(query, key, value, part);
-    } else if ((!window_ || columns <= *window_) && kernels::takes_causal_attention(query, key, value)) {
-        const double scale = scale_.value_or(1.0 / std::sqrt(static_cast<double>(head_dim_)));
-        mixed = torch::GradMode::is_enabled() ? CausallyAttended::apply(query, key, value, scale)
-                                              : kernels::causal_attention(query, key, value, scale).out;
+    } else if (!hides && kernels::takes_causal_attention(query, key, value)) {
+        mixed = torch::GradMode::is_enabled() ? CausallyAttended::apply(query, key, value, scale_)
+                                              : kernels::causal_attention(query, key, value, scale_).out;
     } else {
-        // A row within the window needs no mask, so it can use the faster kernels.
         std::optional<torch::Tensor> mask;
-        if (window_ && columns > *window_) {
+        if (hides) {
             mask = seen(columns, query.device());
         }
         const bool fewer = heads_ != key_heads_;
@@ -184,8 +180,7 @@ torch::Tensor Attention::mix_in_steps(const torch::Tensor& query, const torch::T
         return heads_ == key_heads_ ? heads : repeated_heads(heads, heads_ / key_heads_);
     };
     const auto keys = for_each_query(key).to(scored_in).transpose(-1, -2);
-    const double scale = scale_.value_or(1.0 / std::sqrt(static_cast<double>(head_dim_)));
-    const auto scores = torch::matmul(query.to(scored_in), keys) * scale;
+    const auto scores = torch::matmul(query.to(scored_in), keys) * scale_;
     const auto hidden = torch::logical_not(seen(query.size(2), query.device()));
     const auto weights =
         torch::softmax(scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()), -1, wide).to(type);

@@ -51,7 +51,7 @@ class Attention {
     std::optional<RmsNorm> query_norm_;
     std::optional<RmsNorm> key_norm_;
     std::optional<std::int64_t> window_;
-    std::optional<double> scale_;  ///< of scores; absent: 1 / √head_dim
+    double scale_;  ///< of scores
     bool scores_in_fp32_;
     Dropout dropout_;
 };

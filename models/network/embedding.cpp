@@ -25,7 +25,7 @@ class LookedUp : public torch::autograd::Function<LookedUp> {
             ticket->order().keep_rows(*ticket, ids, rows);
         } else {
             const GradientTurn turn(table);
-            add_rows(turn.sum(), table, ids, rows);
+            add_rows(gradient_sum(table), table, ids, rows);
         }
         return {Tensor(), Tensor()};
     }

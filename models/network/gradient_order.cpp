@@ -49,24 +49,24 @@ void add_sum(RowSums& total, const RowSums& more) {
         total.ids.defined() ? sums_of(torch::cat({total.ids, more.ids}), torch::cat({total.rows, more.rows})) : more;
 }
 
-void GradientOrder::wait_for(std::unique_lock<std::mutex>& lock, const std::uint64_t& next, const Ticket& ticket) {
-    changed_.wait(lock, [&] { return std::max(next, ended_) >= ticket.number(); });
-}
-
-Tensor& GradientOrder::enter(const Tensor& master, const Ticket& ticket) {
+void GradientOrder::enter(const void* place, std::uint64_t ticket) {
     std::unique_lock lock(mutex_);
-    Place& place = places_[master.unsafeGetTensorImpl()];
-    place.master = master;
-    wait_for(lock, place.next, ticket);
-    return place.sum.of(ticket.group());
+    changed_.wait(lock, [&] { return std::max(next_[place], ended_) >= ticket; });
 }
 
-void GradientOrder::leave(const Tensor& master, const Ticket& ticket) {
+void GradientOrder::leave(const void* place, std::uint64_t ticket) {
     {
         const std::lock_guard lock(mutex_);
-        places_[master.unsafeGetTensorImpl()].next = ticket.number() + 1;
+        next_[place] = ticket + 1;
     }
     changed_.notify_all();
+}
+
+Tensor& GradientOrder::sum_of(const Tensor& master, std::uint32_t group) {
+    const std::lock_guard lock(mutex_);
+    Gradient& gradient = gradients_[master.unsafeGetTensorImpl()];
+    gradient.master = master;
+    return gradient.sum.of(group);
 }
 
 void GradientOrder::end(std::uint64_t ticket) {
@@ -85,22 +85,14 @@ void GradientOrder::end(std::uint64_t ticket) {
 void GradientOrder::keep_rows(const Ticket& ticket, const Tensor& ids, const Tensor& rows) {
     const torch::NoGradGuard no_grad;
     const RowSums more = sums_of(ids, rows);
-    {
-        std::unique_lock lock(mutex_);
-        wait_for(lock, next_rows_, ticket);
-    }
+    const GradientTurn turn(this, &ticket);
     add_sum(kept_.of(ticket.group()), more);
-    {
-        const std::lock_guard lock(mutex_);
-        next_rows_ = ticket.number() + 1;
-    }
-    changed_.notify_all();
 }
 
 void GradientOrder::complete() {
     const torch::NoGradGuard no_grad;
-    for (auto& [key, place] : places_) {
-        add_sum(place.master.mutable_grad(), place.sum.take());
+    for (auto& [key, gradient] : gradients_) {
+        add_sum(gradient.master.mutable_grad(), gradient.sum.take());
     }
     if (const RowSums rows = kept_.take(); rows.ids.defined()) {
         add_sums(tied_table_.mutable_grad(), tied_table_, rows);
@@ -108,9 +100,7 @@ void GradientOrder::complete() {
 }
 
 void GradientOrder::drop() {
-    for (auto& [key, place] : places_) {
-        place.sum = {};
-    }
+    gradients_.clear();
     kept_ = {};
 }
 
@@ -141,14 +131,23 @@ MicroBatchScope::Resumed::~Resumed() {
 }
 
 GradientTurn::GradientTurn(const Tensor& master)
-    : master_(master),
-      ticket_(MicroBatchScope::current_ticket()),
-      sum_(ticket_ != nullptr ? &ticket_->order().enter(master, *ticket_) : &master.mutable_grad()) {}
+    : GradientTurn(master.unsafeGetTensorImpl(), MicroBatchScope::current_ticket()) {}
+
+GradientTurn::GradientTurn(const void* place, const Ticket* ticket) : place_(place), ticket_(ticket) {
+    if (ticket_ != nullptr) {
+        ticket_->order().enter(place_, ticket_->number());
+    }
+}
 
 GradientTurn::~GradientTurn() {
     if (ticket_ != nullptr) {
-        ticket_->order().leave(master_, *ticket_);
+        ticket_->order().leave(place_, ticket_->number());
     }
+}
+
+Tensor& gradient_sum(const Tensor& master) {
+    const Ticket* ticket = MicroBatchScope::current_ticket();
+    return ticket != nullptr ? ticket->order().sum_of(master, ticket->group()) : master.mutable_grad();
 }
 
 void add_rows(Tensor& total, const Tensor& table, const Tensor& ids, const Tensor& rows) {

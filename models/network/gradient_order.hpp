@@ -34,10 +34,11 @@ class GradientOrder {
     /// `tied_table`: the table of a network whose head is its embedding; undefined: it has none.
     explicit GradientOrder(torch::Tensor tied_table = {}) : tied_table_(std::move(tied_table)) {}
 
-    /// Waits until every smaller ticket has left the gradient of `master` or ended. Returns the sum of the ticket's
-    /// group, to add to until leave().
-    [[nodiscard]] torch::Tensor& enter(const torch::Tensor& master, const Ticket& ticket);
-    void leave(const torch::Tensor& master, const Ticket& ticket);
+    /// Waits until every smaller ticket has left `place` or ended.
+    void enter(const void* place, std::uint64_t ticket);
+    void leave(const void* place, std::uint64_t ticket);
+    /// The sum of the group's gradients of `master`, for whoever has the turn.
+    [[nodiscard]] torch::Tensor& sum_of(const torch::Tensor& master, std::uint32_t group);
     /// The ticket adds nothing any more, whether or not it has added everything. Once or more often.
     void end(std::uint64_t ticket);
 
@@ -57,22 +58,19 @@ class GradientOrder {
     void drop();
 
   private:
-    struct Place {
+    struct Gradient {
         torch::Tensor master;
-        std::uint64_t next = 0;  ///< the ticket after the one that left it last
-        GroupedSum<torch::Tensor, add_sum> sum;
+        GroupedSum<torch::Tensor, add_sum> sum;  ///< used in turns
     };
 
-    void wait_for(std::unique_lock<std::mutex>& lock, const std::uint64_t& next, const Ticket& ticket);
-
     torch::Tensor tied_table_;
-    std::mutex mutex_;  // of everything below, but for the sums of a place, which are used in turns
+    std::mutex mutex_;  // of everything below
     std::condition_variable changed_;
-    std::unordered_map<const void*, Place> places_;  // by master
-    std::uint64_t ended_ = 0;                        // all smaller tickets have ended
-    std::set<std::uint64_t> ended_early_;            // ended, above ended_
-    std::uint64_t next_rows_ = 0;                    // the ticket after the one that kept rows last
-    GroupedSum<RowSums, add_sum> kept_;              // used in turns
+    std::unordered_map<const void*, std::uint64_t> next_;  // by place: the ticket after the one that left it last
+    std::uint64_t ended_ = 0;                              // all smaller tickets have ended
+    std::set<std::uint64_t> ended_early_;                  // ended, above ended_
+    std::unordered_map<const void*, Gradient> gradients_;  // by master
+    GroupedSum<RowSums, add_sum> kept_;                    // used in turns, with `this` as the place
 };
 
 /// The place of a micro-batch in an order, until the ticket ends or is destroyed: what is staged and never trained
@@ -131,22 +129,25 @@ class MicroBatchScope {
     const Ticket* ticket_;
 };
 
-/// The current micro-batch's turn to add to the gradient of a master, from construction to destruction.
+/// A micro-batch's turn to add to a gradient, from construction to destruction.
 class GradientTurn {
   public:
+    /// The current micro-batch's turn to add to the gradient of a master.
     explicit GradientTurn(const torch::Tensor& master);
+    /// `ticket` null: there is no order, and nothing to wait for.
+    GradientTurn(const void* place, const Ticket* ticket);
     ~GradientTurn();
     GradientTurn(const GradientTurn&) = delete;
     GradientTurn& operator=(const GradientTurn&) = delete;
 
-    /// What to add to; undefined counts as zeros. Without a ticket, the master's .grad.
-    [[nodiscard]] torch::Tensor& sum() const noexcept { return *sum_; }
-
   private:
-    const torch::Tensor master_;
+    const void* place_;
     const Ticket* ticket_;  // null: nobody else adds
-    torch::Tensor* sum_;
 };
+
+/// What the current micro-batch adds its gradient of `master` to, in its turn; undefined counts as zeros. Without a
+/// ticket, the master's .grad.
+[[nodiscard]] torch::Tensor& gradient_sum(const torch::Tensor& master);
 
 /// `total`, a gradient of `table` [V, H], += `rows` [n, H] at `ids` [n]. On the CPU, the rows of each id are summed
 /// first, as if they were a gradient tensor of their own.

@@ -109,7 +109,7 @@ torch::Tensor compute_weight(const Parameter& parameter, torch::ScalarType type)
 void add_gradient(const torch::Tensor& master, const torch::Tensor& gradient) {
     const torch::NoGradGuard no_grad;
     const GradientTurn turn(master);
-    kernels::accumulate(turn.sum(), gradient, master.scalar_type());
+    kernels::accumulate(gradient_sum(master), gradient, master.scalar_type());
 }
 
 std::uint64_t parameter_count(std::span<const ParameterGroup> groups) {

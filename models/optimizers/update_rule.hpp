@@ -18,9 +18,8 @@ struct OptimizerOptions {
     double beta1 = 0.9;
     double beta2 = 0.999;
     double epsilon = 1e-8;
-    double weight_decay = 0.0;        ///< of parameters that decay
-    double momentum = 0.0;            ///< for sgd
-    std::uint64_t gradient_sums = 1;  ///< that exist at a time; for training_bytes()
+    double weight_decay = 0.0;  ///< of parameters that decay
+    double momentum = 0.0;      ///< for sgd
 };
 
 [[nodiscard]] OptimizerOptions optimizer_options(const TrainingSpec& training);
@@ -58,9 +57,9 @@ class UpdateRule {
 [[nodiscard]] std::unique_ptr<UpdateRule> make_update_rule(const OptimizerOptions& options);
 
 /// Bytes that training these parameters needs in addition to activations: weights and, for trained parameters,
-/// gradients and optimizer state. Frozen parameters are stored once, in `compute`, the others in `master`. The
+/// gradient_sums() and optimizer state. Frozen parameters are stored once, in `compute`, the others in `master`. The
 /// parameters may be without memory.
-[[nodiscard]] std::uint64_t training_bytes(std::span<const ParameterGroup> groups, const OptimizerOptions& options,
+[[nodiscard]] std::uint64_t training_bytes(std::span<const ParameterGroup> groups, const TrainingSpec& training,
                                            torch::ScalarType master, torch::ScalarType compute);
 
 // The rows of the table.

@@ -29,7 +29,6 @@ OptimizerOptions optimizer_options(const TrainingSpec& training) {
     options.epsilon = training.adam_epsilon;
     options.weight_decay = training.weight_decay;
     options.momentum = training.sgd_momentum;
-    options.gradient_sums = gradient_sums(training);
     return options;
 }
 
@@ -41,9 +40,9 @@ std::unique_ptr<UpdateRule> make_update_rule(const OptimizerOptions& options) {
     return row->make(options);
 }
 
-std::uint64_t training_bytes(std::span<const ParameterGroup> groups, const OptimizerOptions& options,
+std::uint64_t training_bytes(std::span<const ParameterGroup> groups, const TrainingSpec& training,
                              torch::ScalarType master, torch::ScalarType compute) {
-    const std::unique_ptr<UpdateRule> rule = make_update_rule(options);
+    const std::unique_ptr<UpdateRule> rule = make_update_rule(optimizer_options(training));
     std::uint64_t bytes = 0;
     for (const ParameterGroup& group : groups) {
         for (Parameter parameter : group.parameters) {
@@ -54,7 +53,7 @@ std::uint64_t training_bytes(std::span<const ParameterGroup> groups, const Optim
             // On the meta device: only the sizes are needed.
             const auto nowhere = torch::TensorOptions().dtype(master).device(torch::kMeta);
             parameter.master = torch::empty(parameter.held().sizes(), nowhere);
-            bytes += (1 + options.gradient_sums) * parameter.master.nbytes();
+            bytes += (1 + gradient_sums(training)) * parameter.master.nbytes();
             for (const NamedTensor& state : rule->make_state(parameter, group)) {
                 bytes += state.tensor.nbytes();
             }

@@ -11,15 +11,8 @@ constexpr std::int64_t kSpare = 8;
 
 }  // namespace
 
-TopRows::TopRows(const torch::Tensor& values, std::uint32_t k) : TopRows(values, k, !values.is_cpu()) {}
-
-TopRows TopRows::selected_there(const torch::Tensor& values, std::uint32_t k) {
-    return {values, k, true};
-}
-
-TopRows::TopRows(const torch::Tensor& values, std::uint32_t k, bool selects_there)
-    : values_(values.contiguous()), k_(k) {
-    if (selects_there) {
+TopRows::TopRows(const torch::Tensor& values, std::uint32_t k, bool on_device) : values_(values.contiguous()), k_(k) {
+    if (on_device) {
         const auto [top, ids] = values_.topk(std::min(values_.size(1), std::int64_t{k} + kSpare), 1);
         top_values_ = top.cpu();
         top_ids_ = ids.cpu();

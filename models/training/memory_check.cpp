@@ -17,8 +17,7 @@ std::string gibibytes(std::uint64_t bytes) {
 Result<void> check_training_memory(const CausalLm& network, const TrainingSpec& training, std::string_view field,
                                    std::uint64_t max_bytes) {
     const ComputeDtype dtype = network.dtype();
-    const std::uint64_t bytes =
-        training_bytes(network.groups(), optimizer_options(training), master_type(dtype), to_scalar_type(dtype));
+    const std::uint64_t bytes = training_bytes(network.groups(), training, master_type(dtype), to_scalar_type(dtype));
     if (max_bytes == 0 || bytes <= max_bytes) {
         return {};
     }

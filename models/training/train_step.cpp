@@ -63,11 +63,11 @@ DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& ba
     std::optional<GradientTurn> turn;
     gradients.before_head = [&] {
         turn.emplace(head);
-        gradients.head = turn->sum();
+        gradients.head = gradient_sum(head);
     };
     DistillLossScalars sums = loss_of_rows(network, flat, batch, batch.targets, options, &gradients);
     if (turn) {
-        turn->sum() = gradients.head;
+        gradient_sum(head) = gradients.head;
         turn.reset();
     }
     flat.backward(spread_rows(gradients.hidden, flat, batch.rows));

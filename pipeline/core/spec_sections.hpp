@@ -216,9 +216,9 @@ struct TrainingSpec {
     std::uint32_t micro_batches = 1;  ///< M: micro-batches per optimizer step
     bool micro_batches_auto = false;  ///< micro_batches was "auto": chosen from the size of the data before step 0
     std::uint32_t replicas = 1;  ///< micro-batches that train at once, each on a thread of its own; 1: on `threads`
+    bool replicas_auto = true;   ///< replicas was "auto": chosen by the network's size before step 0
     /// Groups of a step's micro-batches: gradients are summed within each, and the groups' sums by a fixed tree.
     std::uint32_t gradient_groups = 1;
-    bool replicas_auto = true;  ///< replicas was "auto": chosen by the network's size before step 0
     std::optional<std::uint64_t> max_steps;
     std::optional<double> epochs;
     double learning_rate = 1e-4;

@@ -35,16 +35,15 @@ std::string_view Request::path_parameter(std::string_view name) const {
     return {};
 }
 
-Response to_response(const api::Problem& problem, Headers headers) {
+Response to_response(api::Problem problem, Headers headers) {
     Response response;
     response.status = problem.status;
     response.content_type = "application/problem+json";
     response.headers = std::move(headers);
-    api::Problem titled = problem;
-    if (titled.title.empty()) {
-        titled.title = bhttp::obsolete_reason(bhttp::int_to_status(problem.status));
+    if (problem.title.empty()) {
+        problem.title = bhttp::obsolete_reason(bhttp::int_to_status(problem.status));
     }
-    response.body = api::to_json(titled);
+    response.body = api::to_json(problem);
     return response;
 }
 

@@ -78,6 +78,6 @@ struct Response {
 };
 
 /// The answer for a problem; `headers` are sent with it.
-[[nodiscard]] Response to_response(const api::Problem& problem, Headers headers = {});
+[[nodiscard]] Response to_response(api::Problem problem, Headers headers = {});
 
 }  // namespace distilld::http

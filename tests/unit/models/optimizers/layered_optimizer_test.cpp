@@ -281,22 +281,29 @@ TEST(LayeredOptimizer, SaysWhatTrainingTakes) {
     constexpr std::uint64_t kTable = 64000;
     constexpr std::uint64_t kMatrix = 512 * 512;
     constexpr std::uint64_t kBase = (kTable + kMatrix + 512) * 8 + 1000 * 4;  // weights and gradients
-    const auto bytes = [&](OptimizerOptions options) {
-        return training_bytes(groups, options, torch::kFloat, torch::kFloat);
+    const auto bytes = [&](const TrainingSpec& training) {
+        return training_bytes(groups, training, torch::kFloat, torch::kFloat);
+    };
+    const auto with = [](OptimizerKind optimizer, double momentum) {
+        TrainingSpec training;
+        training.optimizer = optimizer;
+        training.sgd_momentum = momentum;
+        return training;
     };
     EXPECT_EQ(bytes({}), kBase + (kTable + kMatrix + 512) * 8);
-    EXPECT_EQ(bytes({.kind = OptimizerKind::sgd}), kBase);
-    EXPECT_EQ(bytes({.kind = OptimizerKind::sgd, .momentum = 0.9}), kBase + (kTable + kMatrix + 512) * 4);
-    EXPECT_EQ(bytes({.kind = OptimizerKind::adamw_8bit}), kBase + (kTable + 512) * 8 + kMatrix * 2 + kMatrix / 256 * 8);
+    EXPECT_EQ(bytes(with(OptimizerKind::sgd, 0)), kBase);
+    EXPECT_EQ(bytes(with(OptimizerKind::sgd, 0.9)), kBase + (kTable + kMatrix + 512) * 4);
+    EXPECT_EQ(bytes(with(OptimizerKind::adamw_8bit, 0)), kBase + (kTable + 512) * 8 + kMatrix * 2 + kMatrix / 256 * 8);
+    TrainingSpec grouped = with(OptimizerKind::sgd, 0);
+    grouped.micro_batches = 8;
+    grouped.gradient_groups = 4;  // three sums of each gradient
+    EXPECT_EQ(bytes(grouped), kBase + 2 * (kTable + kMatrix + 512) * 4);
 
     // Estimates, which have no libtorch, say the same of every optimizer.
     for (const auto& row : kEnumNames<OptimizerKind>) {
         for (const double momentum : {0.0, 0.9}) {
-            TrainingSpec training;
-            training.optimizer = row.value;
-            training.sgd_momentum = momentum;
-            EXPECT_EQ(kBase + optimizer_state_bytes(training, kTable + kMatrix + 512, kTable + 512),
-                      bytes(optimizer_options(training)))
+            const TrainingSpec training = with(row.value, momentum);
+            EXPECT_EQ(kBase + optimizer_state_bytes(training, kTable + kMatrix + 512, kTable + 512), bytes(training))
                 << row.text << " " << momentum;
         }
     }

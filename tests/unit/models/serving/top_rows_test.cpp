@@ -20,7 +20,7 @@ TEST(TopRows, WhatADeviceSelectsIsWhatTheHostSelects) {
                     continue;
                 }
                 const TopRows here(values, static_cast<std::uint32_t>(k));
-                const TopRows there = TopRows::selected_there(values, static_cast<std::uint32_t>(k));
+                const TopRows there(values, static_cast<std::uint32_t>(k), /*on_device=*/true);
                 std::vector<TopEntry> expected;
                 std::vector<TopEntry> best(3, TopEntry{1e9F, 9});  // what an earlier row left
                 for (std::int64_t row = 0; row < kRows; ++row) {
