@@ -345,7 +345,7 @@ class Preparation {
         if (training.replicas_auto) {
             training.replicas = on_cpu && ordered.empty() ? automatic_replicas(replica_wish()) : 1;
             training.replicas_auto = false;
-            if (training.replicas > 1) {
+            if (training.replicas > 1 && training.parallel) {
                 info("replicas auto: " + std::to_string(training.replicas) + " micro-batches train at once");
             }
         } else if (training.replicas > 1 && !ordered.empty()) {
