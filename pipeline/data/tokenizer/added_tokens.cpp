@@ -13,8 +13,6 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr std::int64_t kMaxId = 1 << 24;
-
 // \w of Rust's regex, which `tokenizers` applies to the neighbours of a token: it includes joiners.
 constexpr std::string_view kWord = R"([\w\x{200C}\x{200D}])";
 
@@ -47,7 +45,7 @@ Result<AddedToken> read_token(const json::value& entry) {
         return content.error();
     }
     const Result<std::int64_t> id = number_of(entry, "id", -1);
-    if (!id || *id < 0 || *id >= kMaxId) {
+    if (!id || *id < 0 || *id >= kMaxSpecialId) {
         return not_understood("added_tokens entry", entry);
     }
     AddedToken token;

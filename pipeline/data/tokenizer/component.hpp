@@ -17,6 +17,9 @@
 /// Reads components of a tokenizer.json. Errors name the component and quote it.
 namespace distilld {
 
+/// Ids of special tokens are smaller.
+inline constexpr std::int64_t kMaxSpecialId = 1 << 24;
+
 /// Reads a JSON file of a tokenizer's folder. Errors name the file.
 [[nodiscard]] Result<boost::json::value> read_json_file(const std::filesystem::path& file);
 

@@ -12,10 +12,8 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr std::int64_t kMaxId = 1 << 24;
-
 bool is_id(const json::value& value) {
-    return value.is_int64() && value.get_int64() >= 0 && value.get_int64() < kMaxId;
+    return value.is_int64() && value.get_int64() >= 0 && value.get_int64() < kMaxSpecialId;
 }
 
 Result<TokenFrame> read_sequence(const json::value& component) {

@@ -7,7 +7,7 @@ namespace {
 // Unlike Unicode's properties (UTS #18) in Oniguruma, PCRE2's \s includes U+180E, and its \w has fewer characters.
 constexpr std::string_view kSpace = "\\p{White_Space}";
 constexpr std::string_view kNoSpace = "\\P{White_Space}";
-constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+constexpr std::string_view kWordProperties = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
 
 class Translation {
   public:
@@ -57,13 +57,13 @@ class Translation {
                 put(2, kNoSpace);
                 return {};
             case 'w':
-                put(2, in_class_ ? std::string(kWord) : "[" + std::string(kWord) + "]");
+                put(2, in_class_ ? std::string(kWordProperties) : "[" + std::string(kWord) + "]");
                 return {};
             case 'W':
                 if (in_class_) {
                     return no_counterpart("[\\W]");
                 }
-                put(2, "[^" + std::string(kWord) + "]");
+                put(2, "[^" + std::string(kWordProperties) + "]");
                 return {};
             case 'h':  // a hexadecimal digit
                 put(2, in_class_ ? "0-9a-fA-F" : "[0-9a-fA-F]");

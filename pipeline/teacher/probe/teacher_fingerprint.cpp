@@ -26,7 +26,7 @@ constexpr double kTolerance = 0.25;
 /// For hidden states: length of the difference over the longer one's; half precision stays at hundredths.
 constexpr double kStatesTolerance = 0.25;
 constexpr std::size_t kMaxCompared = 32;  // positions of one answer; rounding may double it
-constexpr std::size_t kMaxDepth = 4;
+constexpr std::size_t kDescriptionDepth = 4;
 
 using Likely = std::vector<std::pair<std::uint32_t, double>>;  // token, log-probability
 
@@ -75,7 +75,7 @@ using Position = std::map<std::uint64_t, double>;
 
 /// Parses [[[token, log-probability], …] per position]; empty if the text has another form.
 std::optional<std::vector<Position>> read(const std::string& text) {
-    const auto document = parse_json_text(text, kMaxDepth);
+    const auto document = parse_json_text(text, kDescriptionDepth);
     if (!document || !document->is_array()) {
         return std::nullopt;
     }

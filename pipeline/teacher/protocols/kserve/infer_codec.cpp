@@ -16,10 +16,6 @@
 namespace distilld::kserve {
 namespace {
 
-/// Maximum bytes of a number in JSON, including its separators.
-constexpr std::uint64_t kJsonNumberBytes = 32;
-constexpr std::uint64_t kMessageBytes = 64U << 10U;
-
 class InferCodec final : public TeacherCodec {
   public:
     InferCodec(std::string target, TargetsWanted wanted, Dialect dialect, OutputChoice choice,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "base/error.hpp"
@@ -9,6 +10,11 @@
 
 /// Messages of the protocol in HTTP.
 namespace distilld::kserve {
+
+/// Maximum bytes of a number in JSON, including its separators.
+inline constexpr std::uint64_t kJsonNumberBytes = 32;
+/// Maximum bytes of a message beside its numbers.
+inline constexpr std::uint64_t kMessageBytes = 64U << 10U;
 
 /// The POST of a message.
 [[nodiscard]] Result<HttpRequest> infer_http_request(const std::string& target, const InferRequest& message);

@@ -13,9 +13,6 @@
 namespace distilld::kserve {
 namespace {
 
-constexpr std::uint64_t kJsonNumberBytes = 32;  // at most, with its separator
-constexpr std::uint64_t kMessageBytes = 64U << 10U;
-
 bool is_floating(ElementType type) {
     return type == ElementType::f16 || type == ElementType::bf16 || type == ElementType::f32 ||
            type == ElementType::f64;
