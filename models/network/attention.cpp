@@ -105,14 +105,13 @@ torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositio
                                  const DocumentGroups& documents) const {
     const auto rows = input.size(0);
     const auto columns = input.size(1);
-    std::vector<torch::Tensor> parts;
-    if (inputs_.size() == 1) {
-        const std::int64_t keys = key_heads_ * head_dim_;
-        parts = inputs_.front().forward(input).split_with_sizes({heads_ * head_dim_, keys, keys}, -1);
-    }
+    const std::int64_t keys_size = key_heads_ * head_dim_;
+    const std::vector<torch::Tensor> parts =
+        inputs_.size() == 1
+            ? inputs_.front().forward(input).split_with_sizes({heads_ * head_dim_, keys_size, keys_size}, -1)
+            : Linear::forward_all({&inputs_[0], &inputs_[1], &inputs_[2]}, input);
     const auto split = [&](std::size_t part, std::int64_t count, const std::optional<RmsNorm>& norm) {
-        const auto projected = parts.empty() ? inputs_[part].forward(input) : parts[part];
-        const auto heads = projected.view({rows, columns, count, head_dim_});
+        const auto heads = parts[part].view({rows, columns, count, head_dim_});
         return norm ? norm->forward(heads) : heads;
     };
     const auto turned = [&](const torch::Tensor& heads) {

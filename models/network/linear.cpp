@@ -1,5 +1,6 @@
 #include "models/network/linear.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -20,34 +21,58 @@ const Parameter& declare_weight(ParameterGroup& group, const std::string& name, 
     return weight;
 }
 
+using at::TensorList;
 using torch::Tensor;
+using torch::autograd::variable_list;
 
-/// input · Wᵀ + b for a trained W, where `weight` is W in the compute dtype. It adds the gradient of W to that of
-/// `master` itself, so that the gradient never exists in the master's dtype apart from the sum.
+/// input · Wᵀ + b for each of some trained W of the same form, where `weights` are these W in the compute dtype. It
+/// adds the gradient of W to that of the master itself, so that the gradient never exists in the master's dtype apart
+/// from the sum. Each product of backward adds to the gradient of `input`, which no other pass sums.
 class Projected : public torch::autograd::Function<Projected> {
   public:
-    static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& input, const Tensor& master,
-                          const Tensor& weight, const std::optional<Tensor>& bias, bool transposed) {
-        context->save_for_backward({input, master, weight});
+    static variable_list forward(torch::autograd::AutogradContext* context, const Tensor& input, TensorList masters,
+                                 TensorList weights, TensorList biases, bool transposed) {
+        variable_list saved{input};
+        saved.insert(saved.end(), masters.begin(), masters.end());
+        saved.insert(saved.end(), weights.begin(), weights.end());
+        context->save_for_backward(std::move(saved));
         context->saved_data["transposed"] = transposed;
-        context->saved_data["bias"] = bias.has_value();
+        context->saved_data["biases"] = static_cast<std::int64_t>(biases.size());
         context->saved_data["input"] = input.requires_grad();
-        return at::linear(input, transposed ? weight.t() : weight, bias);
+        variable_list outputs;
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+            outputs.push_back(at::linear(input, transposed ? weights[i].t() : weights[i],
+                                         biases.empty() ? std::optional<Tensor>() : biases[i]));
+        }
+        return outputs;
     }
 
-    static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                   torch::autograd::variable_list gradients) {
+    static variable_list backward(torch::autograd::AutogradContext* context, const variable_list& gradients) {
         const auto saved = context->get_saved_variables();
+        const std::size_t count = gradients.size();
         const bool transposed = context->saved_data["transposed"].toBool();
-        const Tensor rows = gradients[0].reshape({-1, gradients[0].size(-1)});
+        const bool with_biases = context->saved_data["biases"].toInt() > 0;
         const Tensor inputs = saved[0].reshape({-1, saved[0].size(-1)});
-        const Tensor product = torch::mm(rows.t(), inputs);
-        add_gradient(saved[1], transposed ? product.t() : product);
         Tensor of_input;
-        if (context->saved_data["input"].toBool()) {
-            of_input = torch::mm(rows, transposed ? saved[2].t() : saved[2]).view(saved[0].sizes());
+        variable_list of_biases;
+        for (std::size_t i = 0; i < count; ++i) {
+            const Tensor rows = gradients[i].reshape({-1, gradients[i].size(-1)});
+            const Tensor product = torch::mm(rows.t(), inputs);
+            add_gradient(saved[1 + i], transposed ? product.t() : product);
+            if (context->saved_data["input"].toBool()) {
+                const Tensor& weight = saved[1 + count + i];
+                const Tensor plain = transposed ? weight.t() : weight;
+                of_input = of_input.defined() ? of_input.addmm_(rows, plain) : torch::mm(rows, plain);
+            }
+            if (with_biases) {
+                of_biases.push_back(rows.sum(0));
+            }
         }
-        return {of_input, Tensor(), Tensor(), context->saved_data["bias"].toBool() ? rows.sum(0) : Tensor(), Tensor()};
+        variable_list all{of_input.defined() ? of_input.view(saved[0].sizes()) : of_input};
+        all.resize(1 + 2 * count);  // masters and weights get none here
+        all.insert(all.end(), of_biases.begin(), of_biases.end());
+        all.emplace_back();
+        return all;
     }
 };
 
@@ -67,6 +92,9 @@ Linear::Linear(Linear&& other) noexcept = default;
 Linear& Linear::operator=(Linear&& other) noexcept = default;
 
 Tensor Linear::forward(const Tensor& input) const {
+    if (trains_plainly()) {
+        return forward_all({this}, input).front();
+    }
     std::optional<Tensor> bias;
     if (bias_ != nullptr) {
         bias = weight_of(*bias_, input.scalar_type());
@@ -77,10 +105,40 @@ Tensor Linear::forward(const Tensor& input) const {
             straight_through_ternary(weight_of(*weight_, weight_->master.scalar_type()), input.scalar_type()), bias);
     }
     const Tensor weight = compute_weight(*weight_, input.scalar_type());
-    const bool records = weight_->trainable && torch::GradMode::is_enabled();
-    const Tensor output = records ? Projected::apply(input, weight_->master, weight, bias, transposed_)
-                                  : at::linear(input, transposed_ ? weight.t() : weight, bias);
+    const Tensor output = at::linear(input, transposed_ ? weight.t() : weight, bias);
     return adapter_ ? adapter_->add_to(output, input) : output;
+}
+
+std::vector<Tensor> Linear::forward_all(const std::vector<const Linear*>& modules, const Tensor& input) {
+    variable_list outputs;
+    if (!std::ranges::all_of(modules, &Linear::trains_plainly)) {
+        for (const Linear* module : modules) {
+            outputs.push_back(module->forward(input));
+        }
+        return outputs;
+    }
+    variable_list masters;
+    variable_list weights;
+    variable_list biases;
+    for (const Linear* module : modules) {
+        masters.push_back(module->weight_->master);
+        weights.push_back(compute_weight(*module->weight_, input.scalar_type()));
+        if (module->bias_ != nullptr) {
+            biases.push_back(weight_of(*module->bias_, input.scalar_type()));
+        }
+    }
+    outputs = Projected::apply(input, TensorList(masters), TensorList(weights), TensorList(biases),
+                               modules.front()->transposed_);
+    for (std::size_t i = 0; i < modules.size(); ++i) {
+        if (modules[i]->adapter_) {
+            outputs[i] = modules[i]->adapter_->add_to(outputs[i], input);
+        }
+    }
+    return outputs;
+}
+
+bool Linear::trains_plainly() const {
+    return weight_->trainable && !ternary_ && torch::GradMode::is_enabled();
 }
 
 void Linear::adapt(std::unique_ptr<const LoraAdapter> adapter) {

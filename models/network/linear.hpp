@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "models/network/parameter.hpp"
 
@@ -36,6 +37,11 @@ class Linear {
     /// `input` [.., inputs] -> [.., outputs].
     [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) const;
 
+    /// The outputs of modules of the same form for one input. In training, backward sums the gradient of `input` within
+    /// its products.
+    [[nodiscard]] static std::vector<torch::Tensor> forward_all(const std::vector<const Linear*>& modules,
+                                                                const torch::Tensor& input);
+
     /// From now on, forward adds the adapter's output.
     void adapt(std::unique_ptr<const LoraAdapter> adapter);
 
@@ -49,6 +55,9 @@ class Linear {
     [[nodiscard]] bool transposed() const noexcept { return transposed_; }
 
   private:
+    /// Forward records a gradient of the weight as it is.
+    [[nodiscard]] bool trains_plainly() const;
+
     std::string name_;
     std::int64_t outputs_;
     std::int64_t inputs_;

@@ -68,7 +68,8 @@ torch::Tensor Mlp::forward(const torch::Tensor& input) const {
     if (!gate_) {
         return down_.forward(activated(up_.forward(input), activation_));
     }
-    return down_.forward(gated(gate_->forward(input), up_.forward(input), activation_));
+    const auto inner = Linear::forward_all({&*gate_, &up_}, input);
+    return down_.forward(gated(inner[0], inner[1], activation_));
 }
 
 }  // namespace distilld::models
