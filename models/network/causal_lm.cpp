@@ -17,10 +17,6 @@
 namespace distilld::models {
 namespace {
 
-bool is_readable(torch::ScalarType type) {
-    return type == torch::kFloat || type == torch::kHalf || type == torch::kBFloat16;
-}
-
 /// Tensors that a folder may contain although the network has no parameter for them.
 bool is_ignorable(const std::string& name, const ModelConfig& config) {
     const DecoderNames& names = config.family->names;
@@ -44,7 +40,7 @@ Result<void> check_tensors(const WeightFolder& weights, const CausalLm& network)
                                  shape_text(entry->shape) + ", the configuration asks for " +
                                  shape_text(parameter.held().sizes()));
         }
-        if (!is_readable(entry->dtype)) {
+        if (!is_weight_type(entry->dtype)) {
             return invalid_input(file->path().string() + ": tensor " + parameter.name + " has dtype " +
                                  std::string(c10::toString(entry->dtype)) + "; F32, F16 or BF16 is expected");
         }

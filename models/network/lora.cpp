@@ -20,10 +20,6 @@ using torch::Tensor;
 
 constexpr const char* kPrefix = "base_model.model.";
 
-bool is_readable(torch::ScalarType type) {
-    return type == torch::kFloat || type == torch::kHalf || type == torch::kBFloat16;
-}
-
 bool is_adapter(const Parameter& parameter) {
     return parameter.trainable;
 }
@@ -42,7 +38,7 @@ Result<void> check_adapters(const SafetensorsFile& file, const std::vector<Param
             if (entry == nullptr) {
                 return invalid_input(where + ": tensor " + parameter.name + " is missing");
             }
-            if (at::IntArrayRef(entry->shape) != parameter.master.sizes() || !is_readable(entry->dtype)) {
+            if (at::IntArrayRef(entry->shape) != parameter.master.sizes() || !is_weight_type(entry->dtype)) {
                 return invalid_input(where + ": tensor " + parameter.name + " is " +
                                      std::string(c10::toString(entry->dtype)) + " " + shape_text(entry->shape) +
                                      "; F32, F16 or BF16 of shape " + shape_text(parameter.master.sizes()) +

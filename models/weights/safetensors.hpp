@@ -16,6 +16,11 @@
 
 namespace distilld::models {
 
+/// The dtypes that weights are read in: F32, F16 and BF16.
+[[nodiscard]] constexpr bool is_weight_type(torch::ScalarType type) noexcept {
+    return type == torch::kFloat || type == torch::kHalf || type == torch::kBFloat16;
+}
+
 struct NamedTensor {
     std::string name;
     torch::Tensor tensor;

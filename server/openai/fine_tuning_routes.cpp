@@ -28,7 +28,7 @@ using http::Request;
 using http::Response;
 
 constexpr std::uint32_t kListDefault = 20;
-constexpr std::uint32_t kListMax = 100;
+constexpr std::uint32_t kJobsMax = 100;
 constexpr std::uint32_t kEventsMax = 1000;
 constexpr std::uint32_t kCheckpointsDefault = 10;
 /// The losses of checkpoints are looked up in this many points of the run.
@@ -131,7 +131,7 @@ class FineTuningApi {
         query.with_specs = true;
         QueryReader reader(request, {"after", "limit", "metadata[]"});
         query.metadata = metadata_filter_of(request, reader);
-        query.limit = reader.limit(kListDefault, kListMax);
+        query.limit = reader.limit(kListDefault, kJobsMax);
         query.after = reader.value("after").value_or("");
         reader.finish();
         const auto page = co_await parts_.manager.list(query);
@@ -183,7 +183,7 @@ class FineTuningApi {
 
     asio::awaitable<Response> checkpoints(Request request) {
         QueryReader reader(request, {"after", "limit"});
-        const auto limit = reader.limit(kCheckpointsDefault, kListMax);
+        const auto limit = reader.limit(kCheckpointsDefault, kJobsMax);
         reader.finish();
         const auto job = co_await job_of(parts_.manager, request);
         SeriesQuery query{{"loss", "eval_loss"}, std::nullopt, kPoints};

@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kComponent = "keys";
+constexpr const char* kKeysComponent = "keys";
 constexpr std::size_t kMinSecretBytes = 32;
 constexpr std::size_t kMaxSecretBytes = 512;
 
@@ -41,7 +41,7 @@ Version version_of(const std::filesystem::path& path) {
 void warn_of_open_file(const std::filesystem::path& path) {
     struct stat there{};
     if (::stat(path.c_str(), &there) == 0 && (there.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-        log::warn(kComponent, path.string() + " can be written by others: chmod 600 " + path.string());
+        log::warn(kKeysComponent, path.string() + " can be written by others: chmod 600 " + path.string());
     }
 }
 
@@ -142,12 +142,14 @@ class WatchedKeyRing final : public KeyRing {
         auto keys = file_.read();
         if (!keys) {
             // The previous keys stay valid: a damaged file neither admits nor locks out a caller.
-            log::error(kComponent, keys.error().message + "; the keys read before remain valid until it can be read");
+            log::error(kKeysComponent,
+                       keys.error().message + "; the keys read before remain valid until it can be read");
             return;
         }
         warn_of_open_file(file_.path());
         if (take(*keys)) {
-            log::info(kComponent, file_.path().string() + " has changed: " + std::to_string(keys->size()) + " keys");
+            log::info(kKeysComponent,
+                      file_.path().string() + " has changed: " + std::to_string(keys->size()) + " keys");
         }
     }
 
@@ -164,7 +166,7 @@ class WatchedKeyRing final : public KeyRing {
             return;
         }
         if (const auto noted = file_.note_use(texts); !noted) {
-            log::warn(kComponent, noted.error().message);
+            log::warn(kKeysComponent, noted.error().message);
         }
     }
 

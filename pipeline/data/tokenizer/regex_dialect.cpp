@@ -57,7 +57,7 @@ class Translation {
                 put(2, kNoSpace);
                 return {};
             case 'w':
-                put(2, in_class_ ? std::string(kWordProperties) : "[" + std::string(kWord) + "]");
+                put(2, in_class_ ? std::string(kWordProperties) : "[" + std::string(kWordProperties) + "]");
                 return {};
             case 'W':
                 if (in_class_) {

@@ -29,7 +29,7 @@ constexpr const char* kSpec = R"({
 })";
 
 /// kSpec with some fields set; the value null removes one.
-std::string with(const std::vector<Override>& changes) {
+std::string teachers_with(const std::vector<Override>& changes) {
     auto text = apply_overrides(kSpec, changes);
     if (!text) {
         throw std::runtime_error(text.error().message);
@@ -40,7 +40,7 @@ std::string with(const std::vector<Override>& changes) {
 /// "pointer: detail" of each violation.
 std::vector<std::string> found(const std::vector<Override>& changes) {
     std::vector<std::string> result;
-    const auto parsed = parse_job_spec(with(changes));
+    const auto parsed = parse_job_spec(teachers_with(changes));
     if (!parsed) {
         for (const auto& violation : parsed.error().violations) {
             result.push_back(violation.pointer + ": " + violation.detail);

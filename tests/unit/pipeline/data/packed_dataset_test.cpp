@@ -37,7 +37,7 @@ const std::string kLines = R"({"input_ids":[1,2,3,4]}
 {"input_ids":[21,22,23],"labels":[-100,-100,23]}
 {"input_ids":[31,32]}
 )";
-constexpr std::int32_t kNone = kIgnoredLabel;
+constexpr std::int32_t kWithoutLabel = kIgnoredLabel;
 
 TEST_F(PackedDatasetTest, PiecesOfALongDocumentAreKeptApartAsDocumentsAre) {
     DatasetOptions options;
@@ -70,7 +70,7 @@ TEST_F(PackedDatasetTest, DocumentsLieSideBySideWithTheLabelsThatTheyHaveAlone) 
     EXPECT_THAT(batch.row_ids, ElementsAre(1, 0));
     EXPECT_THAT(batch.lengths, ElementsAre(6, 6));
     EXPECT_THAT(batch.input_ids, ElementsAre(11, 12, 13, 14, 15, 16, 1, 2, 3, 21, 22, 31));
-    EXPECT_THAT(batch.labels, ElementsAre(12, 13, 14, 15, 16, 17, 2, 3, 4, kNone, 23, 32));
+    EXPECT_THAT(batch.labels, ElementsAre(12, 13, 14, 15, 16, 17, 2, 3, 4, kWithoutLabel, 23, 32));
     EXPECT_THAT(places(batch), ElementsAre(ElementsAre(0, 0, 6, 1), ElementsAre(1, 0, 3, 0), ElementsAre(1, 3, 2, 2),
                                            ElementsAre(1, 5, 1, 3)));
 }
@@ -83,7 +83,8 @@ TEST_F(PackedDatasetTest, WhatIsEmptyInARowIsPadding) {
     ASSERT_EQ(packed->row_count(), 2U);
     const TokenBatch batch = packed->batch(0, {1, 0});
     EXPECT_THAT(batch.lengths, ElementsAre(2, 5));
-    EXPECT_THAT(batch.labels, ElementsAre(12, 13, kNone, kNone, kNone, kNone, 2, 3, 4, 5, 6, kNone));
+    EXPECT_THAT(batch.labels, ElementsAre(12, 13, kWithoutLabel, kWithoutLabel, kWithoutLabel, kWithoutLabel, 2, 3, 4,
+                                          5, 6, kWithoutLabel));
 }
 
 TEST_F(PackedDatasetTest, TheHashIsItsOwn) {

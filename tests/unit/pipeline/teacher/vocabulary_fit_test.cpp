@@ -20,7 +20,7 @@ using test::floats_of;
 using test::ids_of;
 using testing::ElementsAre;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kWithoutBound = std::numeric_limits<float>::infinity();
 
 struct Held {
     std::vector<std::uint32_t> ids;
@@ -77,7 +77,7 @@ TEST(VocabularyFit, CutsLogits) {
     EXPECT_EQ(cut.width, 3U);
     EXPECT_EQ(floats_of(cut.values), (std::vector<float>{1, 2, 3, -1, -2, -3}));
     EXPECT_EQ(cut.held_bytes, 6 * sizeof(float));
-    const auto none = fit_vocabulary(logits(3, {-kInfinity, -kInfinity, 1}), 2);
+    const auto none = fit_vocabulary(logits(3, {-kWithoutBound, -kWithoutBound, 1}), 2);
     ASSERT_FALSE(none) << "all of its probability is on an id that the student lacks";
     EXPECT_THAT(none.error().message, testing::HasSubstr("no probability on the 2 ids"));
 }
@@ -99,7 +99,7 @@ TEST(VocabularyFit, FillsLogitsUpWithProbabilityZero) {
         for (std::size_t i = 0; i < 6; ++i) {
             values.push_back(element_as_float(filled.values, i));
         }
-        EXPECT_EQ(values, (std::vector<float>{1, 2, -kInfinity, 3, 4, -kInfinity}));
+        EXPECT_EQ(values, (std::vector<float>{1, 2, -kWithoutBound, 3, 4, -kWithoutBound}));
         EXPECT_EQ(find_defect(filled, 3), std::nullopt);
     }
 }
@@ -140,7 +140,7 @@ TEST(VocabularyFit, ARowThatNamesAllTokensHasNoTail) {
     EXPECT_NEAR(named[0], 0.5, 1e-6);
     EXPECT_NEAR(named[1], 1.0 / 3, 1e-6);
     EXPECT_NEAR(named[2], 1.0 / 6, 1e-6);
-    EXPECT_EQ(floats_of(fitted.tail)[0], -kInfinity);
+    EXPECT_EQ(floats_of(fitted.tail)[0], -kWithoutBound);
 }
 
 TEST(VocabularyFit, LeavesWhatFitsAlone) {
