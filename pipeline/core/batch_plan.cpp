@@ -66,8 +66,8 @@ std::vector<std::uint64_t> BatchPlan::rows_of(std::uint64_t number) const {
     return rows;
 }
 
-StepPlan BatchPlan::steps_of(std::uint32_t micro_batches) const {
-    return {micro_batches, order_.ends_epochs ? batches_of_epoch() : 0};
+StepPlan BatchPlan::steps_of(std::uint32_t micro_batches, StepSlice slice) const {
+    return {micro_batches, order_.ends_epochs ? batches_of_epoch() : 0, slice};
 }
 
 const std::vector<std::uint64_t>& BatchPlan::permutation(std::uint64_t epoch) const {
@@ -127,20 +127,40 @@ void BatchPlan::group_by_length(std::vector<std::uint64_t>& order, std::uint64_t
     }
 }
 
-std::uint64_t StepPlan::first_of(std::uint64_t step) const noexcept {
-    if (of_epoch == 0) {
-        return step * micro_batches;
-    }
-    const std::uint64_t steps = (of_epoch + micro_batches - 1) / micro_batches;
-    return step / steps * of_epoch + step % steps * micro_batches;
+StepPlan::StepPlan(std::uint32_t micro_batches, std::uint64_t of_epoch, StepSlice slice)
+    : micro_batches_(micro_batches), of_epoch_(of_epoch), slice_(slice) {
+    const std::uint64_t rest = of_epoch % micro_batches;
+    const std::uint64_t of_last = std::clamp<std::uint64_t>(rest, slice.begin, slice.end) - slice.begin;
+    own_of_epoch_ = of_epoch / micro_batches * (slice.end - slice.begin) + of_last;
 }
 
-std::uint64_t StepPlan::step_of(std::uint64_t micro_batch) const noexcept {
-    if (of_epoch == 0) {
-        return micro_batch / micro_batches;
+std::uint64_t StepPlan::first_of(std::uint64_t step) const noexcept {
+    const std::uint64_t own = slice_.end - slice_.begin;
+    if (of_epoch_ == 0) {
+        return step * own;
     }
-    const std::uint64_t steps = (of_epoch + micro_batches - 1) / micro_batches;
-    return micro_batch / of_epoch * steps + micro_batch % of_epoch / micro_batches;
+    const std::uint64_t steps = (of_epoch_ + micro_batches_ - 1) / micro_batches_;
+    return step / steps * own_of_epoch_ + step % steps * own;
+}
+
+std::uint64_t StepPlan::step_of(std::uint64_t number) const noexcept {
+    const std::uint64_t own = slice_.end - slice_.begin;
+    if (of_epoch_ == 0) {
+        return number / own;
+    }
+    const std::uint64_t steps = (of_epoch_ + micro_batches_ - 1) / micro_batches_;
+    return number / own_of_epoch_ * steps + number % own_of_epoch_ / own;
+}
+
+std::uint32_t StepPlan::index_of(std::uint64_t number) const noexcept {
+    return slice_.begin + static_cast<std::uint32_t>(number - first_of(step_of(number)));
+}
+
+StepSlice slice_of_rank(std::uint32_t micro_batches, std::uint32_t rank, std::uint32_t ranks) noexcept {
+    const auto first = [&](std::uint64_t of) {
+        return static_cast<std::uint32_t>((of * micro_batches + ranks - 1) / ranks);
+    };
+    return {first(rank), first(std::uint64_t{rank} + 1)};
 }
 
 std::uint64_t steps_of_epochs(std::uint64_t rows, std::uint64_t of_step, double epochs, bool ends_epochs) {

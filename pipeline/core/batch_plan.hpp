@@ -23,15 +23,42 @@ struct RowOrder {
     bool ends_epochs = false;
 };
 
-/// Which micro-batches make up which optimizer step: `micro_batches` each; if steps end with their epoch, its last step
-/// has the remaining ones.
-struct StepPlan {
-    std::uint32_t micro_batches = 1;
-    std::uint64_t of_epoch = 0;  ///< micro-batches; 0: steps cross epoch boundaries
-
-    [[nodiscard]] std::uint64_t first_of(std::uint64_t step) const noexcept;
-    [[nodiscard]] std::uint64_t step_of(std::uint64_t micro_batch) const noexcept;
+/// Neighbouring micro-batches of each step.
+struct StepSlice {
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;  ///< not included
 };
+
+/// Which micro-batches make up which optimizer step: `micro_batches` each; if steps end with their epoch, its last step
+/// has the remaining ones. A slice of each step is what one of several ranks trains on: its micro-batches are numbered
+/// from 0 without gaps. A step that ends with its epoch may have none of them.
+class StepPlan {
+  public:
+    StepPlan() = default;
+    /// `of_epoch`: micro-batches; 0: steps cross epoch boundaries. `slice`: below `micro_batches`, not empty.
+    StepPlan(std::uint32_t micro_batches, std::uint64_t of_epoch, StepSlice slice);
+    StepPlan(std::uint32_t micro_batches, std::uint64_t of_epoch)
+        : StepPlan(micro_batches, of_epoch, {0, micro_batches}) {}
+
+    /// The number of the slice's first micro-batch in this step or after it.
+    [[nodiscard]] std::uint64_t first_of(std::uint64_t step) const noexcept;
+    [[nodiscard]] std::uint64_t step_of(std::uint64_t number) const noexcept;
+    /// The place of the slice's micro-batch among all micro-batches of its step.
+    [[nodiscard]] std::uint32_t index_of(std::uint64_t number) const noexcept;
+    /// The same steps with all their micro-batches.
+    [[nodiscard]] StepPlan whole() const { return {micro_batches_, of_epoch_}; }
+    /// Whether an epoch has micro-batches of the slice.
+    [[nodiscard]] bool has_any() const noexcept { return of_epoch_ == 0 || own_of_epoch_ > 0; }
+
+  private:
+    std::uint32_t micro_batches_ = 1;
+    std::uint64_t of_epoch_ = 0;
+    StepSlice slice_{0, 1};
+    std::uint64_t own_of_epoch_ = 0;  ///< micro-batches of the slice
+};
+
+/// The micro-batches of a step that rank `rank` of `ranks` trains on.
+[[nodiscard]] StepSlice slice_of_rank(std::uint32_t micro_batches, std::uint32_t rank, std::uint32_t ranks) noexcept;
 
 /// Micro-batches per window of grouping by length.
 inline constexpr std::uint64_t kLengthWindow = 64;
@@ -60,7 +87,10 @@ class BatchPlan {
     [[nodiscard]] std::vector<std::uint64_t> rows_of(std::uint64_t number) const;
 
     /// Steps of this many micro-batches each.
-    [[nodiscard]] StepPlan steps_of(std::uint32_t micro_batches) const;
+    [[nodiscard]] StepPlan steps_of(std::uint32_t micro_batches) const {
+        return steps_of(micro_batches, {0, micro_batches});
+    }
+    [[nodiscard]] StepPlan steps_of(std::uint32_t micro_batches, StepSlice slice) const;
 
   private:
     /// For an epoch that ends with the remaining rows.

@@ -69,7 +69,7 @@ struct SampleTensor {
 /// already shifted, or kIgnoredLabel if there is none. A row shorter than `columns` is padded on the right. Of a
 /// dataset of tensors, each row is a sample: one position with id 0 and label 0, and its part of `tensors`.
 struct TokenBatch {
-    std::uint64_t number = 0;   ///< micro-batch number, from 0, over the whole job
+    std::uint64_t number = 0;   ///< micro-batch number, from 0, over the whole job and all its ranks
     std::uint32_t rows = 0;     ///< B
     std::uint32_t columns = 0;  ///< T
     std::vector<std::int32_t> input_ids;
@@ -114,6 +114,7 @@ struct MicroBatch {
     std::optional<TeacherTargets> targets;  ///< absent: plain training
     std::uint64_t step_target_tokens = 0;   ///< target tokens of the whole step: the loss divides by it
     std::uint32_t index = 0;                ///< among the micro-batches of the step
+    std::uint64_t own_number = 0;           ///< among those that this process trains on
 };
 
 }  // namespace distilld

@@ -10,11 +10,16 @@ constexpr std::size_t kRememberedSteps = 64;
 
 }  // namespace
 
-BatchSource::BatchSource(std::shared_ptr<const Dataset> dataset, BatchPlan plan, std::uint32_t micro_batches)
-    : dataset_(std::move(dataset)), plan_(std::move(plan)), steps_(plan_.steps_of(micro_batches)) {}
+BatchSource::BatchSource(std::shared_ptr<const Dataset> dataset, BatchPlan plan, std::uint32_t micro_batches,
+                         std::optional<StepSlice> slice)
+    : dataset_(std::move(dataset)),
+      plan_(std::move(plan)),
+      steps_(plan_.steps_of(micro_batches, slice.value_or(StepSlice{0, micro_batches}))),
+      whole_steps_(steps_.whole()) {}
 
-BatchSource::BatchSource(std::shared_ptr<const MixedDataset> dataset, BatchPlan plan, std::uint32_t micro_batches)
-    : BatchSource(std::shared_ptr<const Dataset>(dataset), std::move(plan), micro_batches) {
+BatchSource::BatchSource(std::shared_ptr<const MixedDataset> dataset, BatchPlan plan, std::uint32_t micro_batches,
+                         std::optional<StepSlice> slice)
+    : BatchSource(std::shared_ptr<const Dataset>(dataset), std::move(plan), micro_batches, slice) {
     mixed_ = std::move(dataset);
 }
 
@@ -28,8 +33,10 @@ PlannedBatch BatchSource::batch(std::uint64_t number) {
             step_target_tokens_.erase(oldest);
         }
     }
-    auto tokens = std::make_shared<const TokenBatch>(dataset_->batch(number, plan_.rows_of(number)));
-    PlannedBatch planned{std::move(tokens), found->second, static_cast<std::uint32_t>(number - steps_.first_of(step))};
+    const std::uint32_t index = steps_.index_of(number);
+    const std::uint64_t of_all = whole_steps_.first_of(step) + index;
+    auto tokens = std::make_shared<const TokenBatch>(dataset_->batch(of_all, plan_.rows_of(of_all)));
+    PlannedBatch planned{std::move(tokens), found->second, index, number};
     if (mixed_) {
         split(planned);
     }
@@ -54,7 +61,7 @@ void BatchSource::split(PlannedBatch& planned) const {
 // are made one by one, so memory does not grow with their number.
 std::uint64_t BatchSource::count_targets(std::uint64_t step) const {
     std::uint64_t tokens = 0;
-    for (std::uint64_t n = steps_.first_of(step); n < steps_.first_of(step + 1); ++n) {
+    for (std::uint64_t n = whole_steps_.first_of(step); n < whole_steps_.first_of(step + 1); ++n) {
         for (const std::uint64_t row : plan_.rows_of(n)) {
             tokens += dataset_->target_tokens(row);
         }

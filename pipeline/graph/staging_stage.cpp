@@ -44,7 +44,7 @@ asio::awaitable<void> StagingStage::stage_all() {
 
 asio::awaitable<StagedMicroBatch> StagingStage::stage(MicroBatch batch) {
     StagedMicroBatch staged;
-    staged.number = batch.tokens->number;
+    staged.number = batch.own_number;
     staged.positions = input_positions(*batch.tokens);
     const TokenBatch& tokens = *batch.tokens;
     // Documents that are kept apart are staged without padding.

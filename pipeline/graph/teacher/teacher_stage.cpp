@@ -113,7 +113,7 @@ asio::awaitable<std::optional<MicroBatch>> TeacherStage::next() {
         targets = std::move(*joined);
     }
     ++next_;
-    co_return MicroBatch{planned.tokens, std::move(targets), planned.step_target_tokens, planned.index};
+    co_return MicroBatch{planned.tokens, std::move(targets), planned.step_target_tokens, planned.index, planned.number};
 }
 
 void TeacherStage::stop() {

@@ -185,6 +185,43 @@ TEST(BatchPlan, AnEpochMayEndWithASmallerMicroBatchAndStep) {
     }
 }
 
+TEST(BatchPlan, SlicesOfAllRanksMakeUpEachStep) {
+    for (const RowOrder& order : {RowOrder(), ending_epochs()}) {
+        for (const std::uint64_t rows : {3, 7, 12, 64}) {
+            for (const std::uint32_t micro_batches : {1, 2, 5, 8}) {
+                for (const std::uint32_t ranks : {1, 2, 3, 5}) {
+                    if (ranks > micro_batches) {
+                        continue;
+                    }
+                    const BatchPlan plan(rows, 1, 7, order);
+                    const StepPlan whole = plan.steps_of(micro_batches);
+                    std::vector<StepPlan> slices;
+                    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+                        slices.push_back(plan.steps_of(micro_batches, slice_of_rank(micro_batches, rank, ranks)));
+                    }
+                    for (std::uint64_t step = 0; step < 30; ++step) {
+                        std::uint64_t index = 0;
+                        for (const StepPlan& slice : slices) {
+                            for (std::uint64_t n = slice.first_of(step); n < slice.first_of(step + 1); ++n) {
+                                EXPECT_EQ(slice.step_of(n), step);
+                                EXPECT_EQ(slice.index_of(n), index++);
+                            }
+                        }
+                        EXPECT_EQ(index, whole.first_of(step + 1) - whole.first_of(step));
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(BatchPlan, AnEpochMayHaveNothingForARank) {
+    const BatchPlan plan(3, 1, 7, ending_epochs());
+    EXPECT_TRUE(plan.steps_of(8, slice_of_rank(8, 0, 2)).has_any());
+    EXPECT_FALSE(plan.steps_of(8, slice_of_rank(8, 1, 2)).has_any());
+    EXPECT_TRUE(BatchPlan(3, 1, 7).steps_of(8, slice_of_rank(8, 1, 2)).has_any());
+}
+
 TEST(BatchPlan, StepsThatRunOnAreOfSoManyMicroBatchesEach) {
     const StepPlan steps = BatchPlan(10, 4, 42).steps_of(3);
     EXPECT_EQ(steps.first_of(5), 15U);
