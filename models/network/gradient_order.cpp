@@ -64,9 +64,10 @@ void GradientOrder::leave(const void* place, std::uint64_t ticket) {
 
 Tensor& GradientOrder::sum_of(const Tensor& master, std::uint32_t group) {
     const std::lock_guard lock(mutex_);
-    Gradient& gradient = gradients_[master.unsafeGetTensorImpl()];
-    gradient.master = master;
-    return gradient.sum.of(group);
+    const auto place =
+        gradients_.try_emplace(master.unsafeGetTensorImpl(), Gradient{master, GroupedSum<Tensor, add_sum>(groups_)})
+            .first;
+    return place->second.sum.of(group);
 }
 
 void GradientOrder::end(std::uint64_t ticket) {
@@ -94,14 +95,24 @@ void GradientOrder::complete() {
     for (auto& [key, gradient] : gradients_) {
         add_sum(gradient.master.mutable_grad(), gradient.sum.take());
     }
-    if (const RowSums rows = kept_.take(); rows.ids.defined()) {
+    add_kept_rows(kept_.take());
+}
+
+std::map<SumNode, Tensor> GradientOrder::take_sums(const Tensor& master) {
+    const auto found = gradients_.find(master.unsafeGetTensorImpl());
+    return found == gradients_.end() ? std::map<SumNode, Tensor>() : found->second.sum.take_nodes();
+}
+
+void GradientOrder::add_kept_rows(const RowSums& rows) {
+    if (rows.ids.defined()) {
+        const torch::NoGradGuard no_grad;
         add_sums(tied_table_.mutable_grad(), tied_table_, rows);
     }
 }
 
 void GradientOrder::drop() {
     gradients_.clear();
-    kept_ = {};
+    kept_ = GroupedSum<RowSums, add_sum>(groups_);
 }
 
 MicroBatchScope::MicroBatchScope(std::uint64_t number, const Ticket* ticket) : number_(number), ticket_(ticket) {

@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -31,8 +32,10 @@ class Ticket;
 /// its place in the order, counted from 0 over all steps. Thread-safe, but for complete() and drop().
 class GradientOrder {
   public:
-    /// `tied_table`: the table of a network whose head is its embedding; undefined: it has none.
-    explicit GradientOrder(torch::Tensor tied_table = {}) : tied_table_(std::move(tied_table)) {}
+    /// `tied_table`: the table of a network whose head is its embedding; undefined: it has none. `groups`: of the
+    /// micro-batches that tickets stand for.
+    explicit GradientOrder(torch::Tensor tied_table = {}, GroupRange groups = {})
+        : tied_table_(std::move(tied_table)), groups_(groups), kept_(groups) {}
 
     /// Waits until every smaller ticket has left `place` or ended.
     void enter(const void* place, std::uint64_t ticket);
@@ -54,6 +57,12 @@ class GradientOrder {
 
     /// Ends a step: the sum of each gradient becomes its master's .grad.
     void complete();
+    /// The same for one of several ranks: the sums of its part of the groups, which are dropped here.
+    [[nodiscard]] std::map<SumNode, torch::Tensor> take_sums(const torch::Tensor& master);
+    [[nodiscard]] std::map<SumNode, RowSums> take_kept_rows() { return kept_.take_nodes(); }
+    /// Adds rows of the tied table to its .grad.
+    void add_kept_rows(const RowSums& rows);
+    [[nodiscard]] const torch::Tensor& tied_table() const noexcept { return tied_table_; }
     /// Drops the step's gradients.
     void drop();
 
@@ -64,6 +73,7 @@ class GradientOrder {
     };
 
     torch::Tensor tied_table_;
+    GroupRange groups_;
     std::mutex mutex_;  // of everything below
     std::condition_variable changed_;
     std::unordered_map<const void*, std::uint64_t> next_;  // by place: the ticket after the one that left it last

@@ -6,7 +6,10 @@
 #include <chrono>
 #include <cstddef>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "models/families/student_config.hpp"
 #include "models/losses/activation_bytes.hpp"
@@ -16,6 +19,7 @@
 #include "models/network/gradient_order.hpp"
 #include "models/optimizers/layered_optimizer.hpp"
 #include "models/training/out_of_memory.hpp"
+#include "models/training/rank_step.hpp"
 #include "models/training/sample_tokens.hpp"
 #include "models/training/staging.hpp"
 #include "models/training/student_network.hpp"
@@ -30,6 +34,16 @@ namespace {
 namespace fs = std::filesystem;
 using torch::Tensor;
 
+std::vector<Tensor> trained_tensors(std::span<const ParameterGroup> groups) {
+    std::vector<Tensor> trained;
+    for (const Parameter& parameter : all_parameters(groups)) {
+        if (parameter.trainable) {
+            trained.push_back(parameter.master);
+        }
+    }
+    return trained;
+}
+
 class CausalLmStudent final : public Student {
   public:
     CausalLmStudent(std::unique_ptr<CausalLm> network, const CausalLmStudentOptions& options)
@@ -40,7 +54,12 @@ class CausalLmStudent final : public Student {
           optimizer_(network_->groups(), make_update_rule(optimizer_options(training_)),
                      training_.parallel && training_.overlap_optimizer ? UpdateMode::lazy : UpdateMode::serial),
           order_(std::make_shared<GradientOrder>(
-              network_->config().decoder.tie_word_embeddings ? network_->head().master : Tensor())) {
+              network_->config().decoder.tie_word_embeddings ? network_->head().master : Tensor(),
+              options.ranks ? groups_of_rank(training_.gradient_groups, options.ranks->rank(), options.ranks->count())
+                            : GroupRange())) {
+        if (options.ranks) {
+            ranks_.emplace(*options.ranks, training_.gradient_groups, trained_tensors(network_->groups()));
+        }
         network_->recompute_blocks(training_.gradient_checkpointing);
         if (!network_->device().is_cpu()) {
             ring_ = std::make_unique<StagingRing>(network_->device());
@@ -79,7 +98,7 @@ class CausalLmStudent final : public Student {
             }
         };
         try {
-            losses_.add(staged.ticket->number(), accumulate_gradients(*network_, staged, options, before));
+            losses_.add(*staged.ticket, accumulate_gradients(*network_, staged, options, before));
         } catch (const std::exception& error) {
             if (!is_out_of_memory(error)) {
                 throw;
@@ -99,9 +118,16 @@ class CausalLmStudent final : public Student {
     StepStats finish_step(double learning_rate) override {
         // Only a step without any target token leaves updates pending here.
         optimizer_.apply_all();
-        order_->complete();
-        return close_step(losses_, optimizer_, learning_rate, training_.max_grad_norm);
+        if (!ranks_) {
+            order_->complete();
+            return close_step(losses_, optimizer_, learning_rate, training_.max_grad_norm);
+        }
+        ranks_->complete(*order_, losses_);
+        return close_step(losses_, optimizer_, learning_rate, training_.max_grad_norm,
+                          [this](StepStats& stats) { ranks_->agree(stats); });
     }
+
+    StepSums of_all_ranks(const StepSums& mine) override { return ranks_ ? ranks_->sum(mine) : mine; }
 
     bool apply_one_pending_update() override { return optimizer_.apply_next(); }
 
@@ -239,6 +265,7 @@ class CausalLmStudent final : public Student {
     std::shared_ptr<GradientOrder> order_;
     std::mutex updating_;                // of optimizer_ in train()
     StepLosses losses_;                  // of the current step
+    std::optional<RankStep> ranks_;      // empty: there is one rank
     std::unique_ptr<StagingRing> ring_;  // used by the staging thread; null on the CPU
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "models/families/model_family.hpp"
+#include "pipeline/core/ranks/rank_exchange.hpp"
 #include "pipeline/core/spec_sections.hpp"
 #include "pipeline/graph/student.hpp"
 
@@ -21,6 +22,7 @@ struct CausalLmStudentOptions {
     std::uint64_t max_bytes = 0;        ///< refuses a network that needs more for training; 0 = no limit
     std::span<const ModelFamily> families = model_families();
     std::function<void(const std::string&)> on_warning;  ///< may be empty; called before the student exists
+    RankExchange* ranks = nullptr;                       ///< outlives the student; null: there is one rank
 };
 
 /// A student with training.optimizer on the device that student.device names. The caller sets the libtorch thread count

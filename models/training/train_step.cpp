@@ -99,11 +99,22 @@ EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const Ten
     return stats;
 }
 
-void StepLosses::add(std::uint64_t ticket, const DistillLossScalars& of_micro_batch) {
+void StepLosses::add(const Ticket& ticket, const DistillLossScalars& of_micro_batch) {
     const torch::NoGradGuard no_grad;
-    torch::Tensor losses = torch::stack({of_micro_batch.loss, of_micro_batch.kd, of_micro_batch.ce});
+    add(ticket.number(), {ticket.group(), torch::stack({of_micro_batch.loss, of_micro_batch.kd, of_micro_batch.ce})});
+}
+
+void StepLosses::add(std::uint64_t ticket, OfMicroBatch losses) {
     const std::lock_guard lock(mutex_);
     of_tickets_[ticket] = std::move(losses);
+}
+
+std::vector<StepLosses::OfMicroBatch> StepLosses::take() {
+    std::vector<OfMicroBatch> taken;
+    for (auto& [ticket, losses] : std::exchange(of_tickets_, {})) {
+        taken.push_back(std::move(losses));
+    }
+    return taken;
 }
 
 void StepLosses::clear() {
@@ -115,7 +126,7 @@ StepStats StepLosses::read(const torch::Tensor& gradient_norm) const {
     std::vector<torch::Tensor> parts{gradient_norm.reshape({1})};
     torch::Tensor sums;
     for (const auto& [ticket, losses] : of_tickets_) {
-        sums = sums.defined() ? sums.add_(losses) : losses.clone();
+        sums = sums.defined() ? sums.add_(losses.sums) : losses.sums.clone();
     }
     if (sums.defined()) {
         parts.push_back(sums);
@@ -133,9 +144,13 @@ StepStats StepLosses::read(const torch::Tensor& gradient_norm) const {
     return stats;
 }
 
-StepStats close_step(StepLosses& losses, LayeredOptimizer& optimizer, double learning_rate, double max_grad_norm) {
+StepStats close_step(StepLosses& losses, LayeredOptimizer& optimizer, double learning_rate, double max_grad_norm,
+                     const std::function<void(StepStats&)>& settle) {
     StepStats stats = losses.read(optimizer.gradient_norm_scalar());
     losses.clear();
+    if (settle) {
+        settle(stats);
+    }
     if (stats.finite) {
         optimizer.finish_step(learning_rate, clip_coefficient(max_grad_norm, stats.grad_norm));
     } else {

@@ -3,8 +3,10 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "models/losses/distill_loss.hpp"
 #include "models/network/causal_lm.hpp"
@@ -36,7 +38,15 @@ EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const Ten
 /// be called by several threads.
 class StepLosses {
   public:
-    void add(std::uint64_t ticket, const DistillLossScalars& of_micro_batch);
+    struct OfMicroBatch {
+        std::uint32_t group = 0;  ///< gradient_group()
+        torch::Tensor sums;       ///< [3] fp64: loss, kd, ce
+    };
+
+    void add(const Ticket& ticket, const DistillLossScalars& of_micro_batch);
+    void add(std::uint64_t ticket, OfMicroBatch losses);
+    /// In the order of the tickets, and none from now on.
+    [[nodiscard]] std::vector<OfMicroBatch> take();
     void clear();
 
     /// Also reads the norm of the step's gradients ([], fp64, any device), in one copy to the host, and waits for it.
@@ -45,11 +55,12 @@ class StepLosses {
 
   private:
     std::mutex mutex_;
-    std::map<std::uint64_t, torch::Tensor> of_tickets_;  ///< [3] of loss, kd, ce
+    std::map<std::uint64_t, OfMicroBatch> of_tickets_;
 };
 
 /// Ends a step whose gradients are complete: reads and clears the losses, and updates the parameters with clipped
-/// gradients, or drops the gradients if losses or norm are not finite.
-StepStats close_step(StepLosses& losses, LayeredOptimizer& optimizer, double learning_rate, double max_grad_norm);
+/// gradients, or drops the gradients if losses or norm are not finite. `settle` may change what was read.
+StepStats close_step(StepLosses& losses, LayeredOptimizer& optimizer, double learning_rate, double max_grad_norm,
+                     const std::function<void(StepStats&)>& settle = {});
 
 }  // namespace distilld::models

@@ -64,7 +64,7 @@ struct GraphOptions {
 struct GraphHooks {
     std::function<void(const WorkerEvent&)> on_event;
     /// Commits a checkpoint and returns its folder. Called on the disk executor, and again while the error is of kind
-    /// disk_full.
+    /// disk_full. Empty: another rank writes them, and the last snapshot.
     std::function<Result<std::string>(std::uint64_t step, const StudentSnapshot&)> commit_checkpoint;
     /// What the process uses now. Called on the graph's executor at each reported step, so it must not block. May be
     /// empty.

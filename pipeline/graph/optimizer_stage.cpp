@@ -1,5 +1,6 @@
 #include "pipeline/graph/optimizer_stage.hpp"
 
+#include <tuple>
 #include <utility>
 
 #include "pipeline/async/run_on.hpp"
@@ -18,14 +19,17 @@ OptimizerStage::OptimizerStage(asio::any_io_executor compute, Student& student, 
       trace_(trace),
       clock_(Stage::optimizer, std::move(now)) {}
 
-asio::awaitable<FinishedStep> OptimizerStage::finish_step(std::uint64_t step) {
+asio::awaitable<FinishedStep> OptimizerStage::finish_step(std::uint64_t step, StepSums sums) {
     FinishedStep finished;
     finished.learning_rate = learning_rate_at(training_.lr_scheduler_type, training_.learning_rate,
                                               warmup_steps_of(training_, total_steps_), total_steps_, step);
     clock_.enter(StageClock::State::busy);
     const Instant began = steady_now();
-    auto finish = [this, rate = finished.learning_rate] { return student_.finish_step(rate); };
-    finished.stats = co_await run_on(compute_, std::move(finish));
+    auto finish = [this, rate = finished.learning_rate, sums] {
+        const StepStats stats = student_.finish_step(rate);
+        return std::pair(stats, student_.of_all_ranks(sums));
+    };
+    std::tie(finished.stats, finished.sums) = co_await run_on(compute_, std::move(finish));
     finished.at = steady_now();
     if (trace_ != nullptr) {
         trace_->span(Stage::optimizer, "finish_step", began, finished.at, step);

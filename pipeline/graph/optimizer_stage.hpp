@@ -13,6 +13,7 @@ namespace distilld {
 
 /// The result of closing a step.
 struct FinishedStep {
+    StepSums sums;  ///< of all ranks
     StepStats stats;
     double learning_rate = 0;
     Instant at;
@@ -26,8 +27,8 @@ class OptimizerStage {
     OptimizerStage(boost::asio::any_io_executor compute, Student& student, const TrainingSpec& training,
                    std::uint64_t total_steps, TraceWriter* trace, StageClock::Now now = steady_now);
 
-    /// Closes `step` (0-based).
-    boost::asio::awaitable<FinishedStep> finish_step(std::uint64_t step);
+    /// Closes `step` (0-based), of which `sums` are this rank's.
+    boost::asio::awaitable<FinishedStep> finish_step(std::uint64_t step, StepSums sums);
 
     [[nodiscard]] bool updates_pending() const noexcept { return updates_pending_; }
     /// Applies the next pending update. The trace shows `steps_done`.

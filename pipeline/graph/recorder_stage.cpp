@@ -63,12 +63,13 @@ void RecorderStage::cancel() {
     space_.give_up();
 }
 
-asio::awaitable<void> RecorderStage::record(StepSums sums, FinishedStep finished) {
+asio::awaitable<void> RecorderStage::record(FinishedStep finished) {
+    const StepSums& sums = finished.sums;
     ++outcome_.steps_done;
     tokens_seen_ += sums.positions;
     meter_.on_step(outcome_.steps_done, sums.positions, sums.padding, finished.at, hooks_.lost());
-    judge(sums, finished);
-    report(sums, finished);
+    judge(finished);
+    report(finished);
     const std::uint64_t every = options_.training.eval_steps;
     const bool due = every > 0 && outcome_.steps_done % every == 0;
     if (due && !whole() && !failure_) {
@@ -76,9 +77,9 @@ asio::awaitable<void> RecorderStage::record(StepSums sums, FinishedStep finished
     }
 }
 
-void RecorderStage::judge(const StepSums& sums, const FinishedStep& finished) {
+void RecorderStage::judge(const FinishedStep& finished) {
     NonfiniteSteps::Verdict verdict =
-        nonfinite_.judge({outcome_.steps_done, finished.stats.finite, sums.mean(finished.stats.loss_sum),
+        nonfinite_.judge({outcome_.steps_done, finished.stats.finite, finished.sums.mean(finished.stats.loss_sum),
                           finished.stats.grad_norm, finished.learning_rate, finished.at});
     if (!verdict.warning.empty()) {
         emit(LogEvent{"warn", std::move(verdict.warning)});
@@ -89,7 +90,8 @@ void RecorderStage::judge(const StepSums& sums, const FinishedStep& finished) {
     }
 }
 
-void RecorderStage::report(const StepSums& sums, const FinishedStep& finished) {
+void RecorderStage::report(const FinishedStep& finished) {
+    const StepSums& sums = finished.sums;
     ProgressEvent event;
     event.of_samples = !options_.training.losses.empty();
     event.step = outcome_.steps_done;
@@ -184,7 +186,7 @@ asio::awaitable<void> RecorderStage::checkpoint_when_due() {
             co_return;
         }
     }
-    if (!schedule_.due(outcome_.steps_done, steady_now()) && !checkpoint_requested_) {
+    if (!hooks_.commit_checkpoint || (!schedule_.due(outcome_.steps_done, steady_now()) && !checkpoint_requested_)) {
         co_return;
     }
     checkpoint_requested_ = false;
@@ -197,7 +199,7 @@ asio::awaitable<void> RecorderStage::checkpoint_when_due() {
 
 asio::awaitable<void> RecorderStage::last_checkpoint() {
     const bool nothing_new = outcome_.steps_done == options_.first_step;
-    if ((nothing_new || forgoes_last_) && !whole()) {
+    if (!hooks_.commit_checkpoint || ((nothing_new || forgoes_last_) && !whole())) {
         co_return;
     }
     if (nothing_new) {
@@ -230,7 +232,7 @@ asio::awaitable<void> RecorderStage::written() {
 asio::awaitable<std::shared_ptr<const StudentSnapshot>> RecorderStage::snapshot() {
     RunState state;
     state.step = outcome_.steps_done;
-    state.next_micro_batch = options_.steps.first_of(outcome_.steps_done);
+    state.next_micro_batch = options_.steps.whole().first_of(outcome_.steps_done);
     state.tokens_seen = tokens_seen_;
     state.spec_json = options_.spec_json;
     state.last = outcome_.last;

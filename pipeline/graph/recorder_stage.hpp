@@ -22,23 +22,6 @@
 
 namespace distilld {
 
-/// Sums of one optimizer step.
-struct StepSums {
-    std::uint64_t target_tokens = 0;
-    std::uint64_t positions = 0;  ///< input positions
-    std::uint64_t padding = 0;    ///< positions besides them
-
-    void add(const MicroBatchStats& more, std::uint64_t more_positions, std::uint64_t more_padding) {
-        target_tokens += more.target_tokens;
-        positions += more_positions;
-        padding += more_padding;
-    }
-    /// `sum` per target token of the step; 0 without any.
-    [[nodiscard]] double mean(double sum) const {
-        return sum / static_cast<double>(target_tokens > 0 ? target_tokens : 1);
-    }
-};
-
 /// What the recorder asks about the other stages when it reports.
 struct GraphTimes {
     std::vector<StageTimes> stages;              ///< of this run, in the order of enum Stage
@@ -52,6 +35,7 @@ struct GraphTimes {
 
 struct RecorderHooks {
     std::function<void(const WorkerEvent&)> on_event;  ///< may be empty
+    /// GraphHooks::commit_checkpoint
     std::function<Result<std::string>(std::uint64_t step, const StudentSnapshot&)> commit_checkpoint;
     std::function<GraphTimes()> observe;
     std::function<Nanos()> lost;                                                           ///< TeacherStage::lost()
@@ -73,7 +57,7 @@ class RecorderStage {
     void start();
     /// Step number steps_done() has ended: emits its event, and evaluates if that is due. last_evaluation() does the
     /// one at the end.
-    boost::asio::awaitable<void> record(StepSums sums, FinishedStep finished);
+    boost::asio::awaitable<void> record(FinishedStep finished);
     /// Takes a checkpoint if one is due or was requested. Not after the last step: see last_checkpoint().
     boost::asio::awaitable<void> checkpoint_when_due();
     /// At the next step boundary.
@@ -105,8 +89,8 @@ class RecorderStage {
     }
 
   private:
-    void report(const StepSums& sums, const FinishedStep& finished);
-    void judge(const StepSums& sums, const FinishedStep& finished);
+    void report(const FinishedStep& finished);
+    void judge(const FinishedStep& finished);
     void fill(ProgressEvent& event) const;
     void emit(const WorkerEvent& event) const;
     boost::asio::awaitable<bool> evaluate();  // false: cancelled

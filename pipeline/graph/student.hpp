@@ -29,6 +29,23 @@ struct MicroBatchStats {
     double update_seconds = 0;
 };
 
+/// Sums of one optimizer step.
+struct StepSums {
+    std::uint64_t target_tokens = 0;
+    std::uint64_t positions = 0;  ///< input positions
+    std::uint64_t padding = 0;    ///< positions besides them
+
+    void add(const MicroBatchStats& more, std::uint64_t more_positions, std::uint64_t more_padding) {
+        target_tokens += more.target_tokens;
+        positions += more_positions;
+        padding += more_padding;
+    }
+    /// `sum` per target token of the step; 0 without any.
+    [[nodiscard]] double mean(double sum) const {
+        return sum / static_cast<double>(target_tokens > 0 ? target_tokens : 1);
+    }
+};
+
 struct StepStats {
     double grad_norm = 0;  ///< global L2 norm before clipping
     bool finite = true;    ///< false: loss or gradient norm was not; the step was skipped, weights are unchanged
@@ -95,6 +112,9 @@ class Student {
     /// update pending; otherwise it is applied here. Both give the same bits. If the device runs asynchronously, only
     /// this call of a step waits for it.
     virtual StepStats finish_step(double learning_rate) = 0;
+
+    /// After finish_step(): the sums of all ranks. Blocks until the others have called it.
+    virtual StepSums of_all_ranks(const StepSums& mine) { return mine; }
 
     /// Applies the next pending layer update, while there is nothing to train on. False: none left.
     virtual bool apply_one_pending_update() = 0;

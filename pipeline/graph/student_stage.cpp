@@ -55,8 +55,8 @@ asio::awaitable<void> StudentStage::train_all() {
         if (!sums) {
             co_return;
         }
-        const FinishedStep finished = co_await optimizer_.finish_step(step);
-        co_await recorder_.record(*sums, finished);
+        const FinishedStep finished = co_await optimizer_.finish_step(step, *sums);
+        co_await recorder_.record(finished);
         if (!cancelled_) {
             co_await recorder_.checkpoint_when_due();
         }
