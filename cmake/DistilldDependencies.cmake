@@ -68,6 +68,8 @@ if(DISTILLD_WITH_TORCH)
             "here can be linked: take a CPU build, a CUDA build of torch 2.7 or newer, or Debian 13's libtorch-dev")
     endif()
     get_filename_component(DISTILLD_TORCH_LIB_DIR "${TORCH_INSTALL_PREFIX}/lib" ABSOLUTE)
+    # Ranks over the network. libtorch contains gloo, but not its headers.
+    find_path(GLOO_INCLUDE gloo/context.h)
     # torch's own targets carry -D and include paths; ours adds SYSTEM so that its warnings are not ours.
     add_library(distilld_torch INTERFACE)
     target_link_libraries(distilld_torch INTERFACE ${TORCH_LIBRARIES})

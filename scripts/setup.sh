@@ -83,7 +83,7 @@ packages=(
     clang-19 libclang-rt-19-dev clang-format-19 clang-tidy-19 lld-19
     libboost1.83-dev libboost-url1.83-dev libssl-dev libsimdjson-dev prometheus-cpp-dev libspdlog-dev libcli11-dev
     libtomlplusplus-dev
-    libsqlite3-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev libarchive-dev
+    libsqlite3-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev libarchive-dev libgloo-dev
     libgtest-dev libgmock-dev
     python3 python3-venv curl jq openssl ca-certificates shellcheck zstd
     fortunes perl-doc

@@ -1,0 +1,417 @@
+#include "models/ranks/rank_group.hpp"
+
+#ifdef DISTILLD_WITH_GLOO
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <utility>
+
+#include "models/ranks/meeting_point.hpp"
+
+namespace distilld::models {
+
+namespace {
+
+using c10d::ProcessGroupGloo;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+/// What ranks must agree on before they exchange anything else.
+constexpr const char* kProtocol = "distilld ranks 1";
+constexpr milliseconds kConnectTimeout{2'000};
+constexpr milliseconds kPoll{100};
+/// Of a call that waits for another rank: its heartbeats say whether to go on waiting.
+constexpr milliseconds kWithoutEnd = std::chrono::hours(24 * 365);
+constexpr std::size_t kMaxMessage = std::size_t{64} << 20;
+
+std::string text_of(const std::vector<std::uint8_t>& bytes) {
+    return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::uint8_t> bytes_of(const std::string& text) {
+    return {text.begin(), text.end()};
+}
+
+std::string described(const std::exception& error) {
+    const std::string words = error.what();
+    return words.substr(0, words.find('\n'));
+}
+
+/// The end of gloo's words, as in "[pair.cc:537] Read error [127.0.0.1]:28565: Connection reset by peer. This is …".
+std::string described_loss(const std::exception& error) {
+    std::string words = described(error);
+    words = words.substr(0, words.find(". "));
+    const std::size_t colon = words.rfind(": ");
+    return colon == std::string::npos ? std::string() : words.substr(colon);
+}
+
+class GlooGroup final : public RankGroup {
+  public:
+    GlooGroup(RankPlace place, std::function<void(const RankLost&)> on_lost, RankPatience patience)
+        : place_(std::move(place)), on_lost_(std::move(on_lost)), patience_(patience) {}
+    GlooGroup(const GlooGroup&) = delete;
+    GlooGroup& operator=(const GlooGroup&) = delete;
+    ~GlooGroup() override {
+        leave();
+        stop_watching();
+    }
+
+    Result<void> join(const std::function<bool()>& cancelled) {
+        try {
+            const Clock::time_point deadline = Clock::now() + patience_.join;
+            const bool serves = place_.rank == 0 && !place_.hosted;
+            while (!store_) {
+                try {
+                    store_ = open_store(place_, serves, kConnectTimeout);
+                } catch (const std::exception&) {
+                    if (serves || Clock::now() >= deadline) {
+                        throw;
+                    }
+                }
+                if (cancelled && cancelled()) {
+                    return stopped();
+                }
+            }
+            if (Result<void> met = meet(deadline, cancelled); !met) {
+                return met;
+            }
+            auto options = ProcessGroupGloo::Options::create(patience_.join);
+            options->devices.push_back(device_for(place_));
+            group_ = c10::make_intrusive<ProcessGroupGloo>(store_, static_cast<int>(place_.rank),
+                                                           static_cast<int>(place_.count), std::move(options));
+            group_->setTimeout(kWithoutEnd);
+            watched_ = open_store(place_, false, kConnectTimeout);
+            limit_waits(place_);
+            watching_ = std::jthread([this] { watch(); });
+            return {};
+        } catch (const std::exception& error) {
+            return Error{ErrorKind::io, name_of(place_.rank) + " cannot join at " + place_.host + ":" +
+                                            std::to_string(place_.port) + ": " + described(error)};
+        }
+    }
+
+    [[nodiscard]] std::uint32_t rank() const noexcept override { return place_.rank; }
+    [[nodiscard]] std::uint32_t count() const noexcept override { return place_.count; }
+
+    void send(std::span<const std::byte> bytes, std::uint32_t to) override {
+        // gloo only reads them.
+        transfer({const_cast<std::byte*>(bytes.data()), bytes.size()}, to, &ProcessGroupGloo::send);
+    }
+
+    void receive(std::span<std::byte> bytes, std::uint32_t from) override {
+        transfer(bytes, from, &ProcessGroupGloo::recv);
+    }
+
+    /// Along a binomial tree: a rank gets the bytes from the one without its lowest bit.
+    void broadcast(std::span<std::byte> bytes) override {
+        std::uint32_t step = 1;
+        while (step < place_.count && (place_.rank & step) == 0) {
+            step *= 2;
+        }
+        if (place_.rank != 0) {
+            receive(bytes, place_.rank - step);
+        }
+        for (step /= 2; step > 0; step /= 2) {
+            if (place_.rank + step < place_.count) {
+                send(bytes, place_.rank + step);
+            }
+        }
+    }
+
+    [[nodiscard]] std::vector<std::string> gather(const std::string& mine) override {
+        std::vector<std::string> all(place_.count);
+        all[place_.rank] = mine;
+        if (place_.rank != 0) {
+            send_text(mine, 0);
+        }
+        for (std::uint32_t other = 1; other < place_.count; ++other) {
+            if (place_.rank == 0) {
+                all[other] = receive_text(other);
+            }
+        }
+        for (std::string& text : all) {
+            std::uint64_t size = text.size();
+            broadcast(std::as_writable_bytes(std::span(&size, 1)));
+            text.resize(checked(size));
+            broadcast(std::as_writable_bytes(std::span(text)));
+        }
+        return all;
+    }
+
+    void fail(const std::string& why) noexcept override { end("failed: " + why); }
+
+    void leave() noexcept override {
+        end("left");
+        if (place_.rank != 0 || place_.hosted || !store_) {
+            return;
+        }
+        // The others learn from our store that we have left.
+        const auto deadline = Clock::now() + patience_.leave;
+        try {
+            for (std::uint32_t other = 1; other < place_.count; ++other) {
+                while (!store_->check({key("end", other)}) && Clock::now() < deadline && !lost()) {
+                    std::this_thread::sleep_for(kPoll);
+                }
+            }
+        } catch (const std::exception&) {
+            return;
+        }
+    }
+
+  private:
+    static Error stopped() { return Error{ErrorKind::cancelled, "stopped on request"}; }
+    static std::string key(const char* name, std::uint32_t rank) { return name + ("/" + std::to_string(rank)); }
+
+    [[nodiscard]] std::string name_of(std::uint32_t rank) const {
+        return "rank " + std::to_string(rank) + " of " + std::to_string(place_.count);
+    }
+
+    /// Waits for all ranks, and refuses those of another kind.
+    Result<void> meet(Clock::time_point deadline, const std::function<bool()>& cancelled) {
+        const std::string hello = std::string(kProtocol) + ", " + std::to_string(place_.count) + " ranks";
+        if (store_->add(key("joined", place_.rank), 1) > 1) {
+            return invalid_input(name_of(place_.rank) +
+                                 " has joined before: two processes have this rank, or an earlier run still ends");
+        }
+        store_->set(key("beat", place_.rank), bytes_of("0"));
+        store_->set(key("hello", place_.rank), bytes_of(hello));
+        for (std::uint32_t other = 0; other < place_.count; ++other) {
+            while (!store_->check({key("hello", other)})) {
+                if (Clock::now() >= deadline) {
+                    return Error{ErrorKind::io, missing()};
+                }
+                if (cancelled && cancelled()) {
+                    return stopped();
+                }
+                std::this_thread::sleep_for(kPoll);
+            }
+            if (const std::string theirs = text_of(store_->get(key("hello", other))); theirs != hello) {
+                return invalid_input(name_of(other) + " says \"" + theirs.substr(0, 80) + "\", but " +
+                                     name_of(place_.rank) + " \"" + hello +
+                                     "\": start the same version of distilld with the same number of ranks");
+            }
+        }
+        return {};
+    }
+
+    [[nodiscard]] std::string missing() const {
+        std::string names;
+        for (std::uint32_t other = 0; other < place_.count; ++other) {
+            if (!store_->check({key("hello", other)})) {
+                names += (names.empty() ? "" : ", ") + std::to_string(other);
+            }
+        }
+        return "of " + std::to_string(place_.count) + " ranks, these have not come within " +
+               std::to_string(std::chrono::duration_cast<std::chrono::seconds>(patience_.join).count()) +
+               " s: " + names;
+    }
+
+    void end(const std::string& how) noexcept {
+        if (!store_ || ended_.exchange(true)) {
+            return;
+        }
+        try {
+            store_->set(key("end", place_.rank), bytes_of(how.substr(0, 4096)));
+        } catch (const std::exception&) {
+            return;  // nobody can be told
+        }
+    }
+
+    using Begin = c10::intrusive_ptr<c10d::Work> (ProcessGroupGloo::*)(std::vector<at::Tensor>&, int, int);
+
+    void transfer(std::span<std::byte> bytes, std::uint32_t peer, Begin begin) {
+        if (bytes.empty()) {
+            return;
+        }
+        std::string why = "the connection to it has ended";
+        try {
+            std::vector<at::Tensor> tensors{
+                at::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size())}, at::kByte)};
+            auto work = (group_.get()->*begin)(tensors, static_cast<int>(peer), 0);
+            {
+                const std::lock_guard lock(mutex_);
+                current_ = work;
+                if (lost_) {
+                    work->abort();
+                }
+            }
+            const bool done = work->wait(kWithoutEnd);
+            const std::lock_guard lock(mutex_);
+            current_.reset();
+            if (done) {
+                return;
+            }
+        } catch (const std::exception& error) {
+            const std::lock_guard lock(mutex_);
+            current_.reset();
+            why += described_loss(error);
+        }
+        // The rank may say itself why it has ended.
+        std::unique_lock lock(mutex_);
+        changed_.wait_for(lock, patience_.heartbeat + kPoll * 10, [this] { return lost_.has_value(); });
+        if (!lost_) {
+            lost_.emplace(peer, false, name_of(peer) + " is lost: " + why);
+        }
+        throw RankLost(*lost_);
+    }
+
+    static std::size_t checked(std::uint64_t size) {
+        if (size > kMaxMessage) {
+            throw std::runtime_error("a message of another rank has " + std::to_string(size) + " bytes");
+        }
+        return static_cast<std::size_t>(size);
+    }
+
+    void send_text(const std::string& text, std::uint32_t to) {
+        const std::uint64_t size = checked(text.size());
+        send(std::as_bytes(std::span(&size, 1)), to);
+        send(std::as_bytes(std::span(text)), to);
+    }
+
+    std::string receive_text(std::uint32_t from) {
+        std::uint64_t size = 0;
+        receive(std::as_writable_bytes(std::span(&size, 1)), from);
+        std::string text(checked(size), '\0');
+        receive(std::as_writable_bytes(std::span(text)), from);
+        return text;
+    }
+
+    struct Heard {
+        std::string beat;
+        Clock::time_point at = Clock::now();
+        bool ended = false;
+    };
+
+    void watch() {
+        std::vector<Heard> heard(place_.count);
+        std::uint64_t beats = 0;
+        while (wait_for_next_beat()) {
+            std::optional<RankLost> found;
+            try {
+                watched_->set(key("beat", place_.rank), bytes_of(std::to_string(++beats)));
+                found = look(*watched_, heard);
+            } catch (const std::exception& error) {
+                found =
+                    RankLost(0, false,
+                             (place_.hosted ? "the launcher" : name_of(0)) + " is lost: its store at " + place_.host +
+                                 ":" + std::to_string(place_.port) + " does not answer: " + described(error));
+            }
+            if (found && !ended_) {
+                report(*found);
+                return;
+            }
+        }
+    }
+
+    /// A rank that failed comes before rank 0, which may have left for that reason.
+    std::optional<RankLost> look(c10d::Store& store, std::vector<Heard>& heard) const {
+        std::optional<RankLost> left;
+        for (std::uint32_t other = 0; other < place_.count; ++other) {
+            Heard& of = heard[other];
+            if (other == place_.rank || of.ended) {
+                continue;
+            }
+            if (store.check({key("end", other)})) {
+                of.ended = true;
+                const std::string how = text_of(store.get(key("end", other)));
+                if (how != "left") {
+                    return RankLost(other, false, name_of(other) + " has " + how);
+                }
+                if (other == 0) {
+                    left.emplace(0, true, name_of(0) + " has ended the run");
+                }
+                continue;
+            }
+            const std::string beat = text_of(store.get(key("beat", other)));
+            if (beat != of.beat) {
+                of.beat = beat;
+                of.at = Clock::now();
+            } else if (Clock::now() - of.at > patience_.silence) {
+                return RankLost(other, false,
+                                name_of(other) + " is lost: nothing was heard of it for " +
+                                    std::to_string(patience_.silence.count() / 1000) + " s");
+            }
+        }
+        return left;
+    }
+
+    void report(const RankLost& lost) {
+        {
+            const std::lock_guard lock(mutex_);
+            lost_ = lost;
+            if (current_) {
+                current_->abort();
+            }
+        }
+        changed_.notify_all();
+        if (on_lost_) {
+            on_lost_(lost);
+        }
+    }
+
+    bool wait_for_next_beat() {
+        std::unique_lock lock(mutex_);
+        return !changed_.wait_for(lock, patience_.heartbeat, [this] { return stopped_; });
+    }
+
+    void stop_watching() {
+        {
+            const std::lock_guard lock(mutex_);
+            stopped_ = true;
+        }
+        changed_.notify_all();
+    }
+
+    [[nodiscard]] bool lost() {
+        const std::lock_guard lock(mutex_);
+        return lost_.has_value();
+    }
+
+    RankPlace place_;
+    std::function<void(const RankLost&)> on_lost_;
+    RankPatience patience_;
+    c10::intrusive_ptr<c10d::Store> store_;
+    c10::intrusive_ptr<c10d::Store> watched_;  // the same over a connection of its own, which serves one call at a time
+    c10::intrusive_ptr<ProcessGroupGloo> group_;
+    std::atomic<bool> ended_ = false;
+    std::mutex mutex_;  // of everything below
+    std::condition_variable changed_;
+    c10::intrusive_ptr<c10d::Work> current_;
+    std::optional<RankLost> lost_;
+    bool stopped_ = false;
+    std::jthread watching_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RankGroup>> RankGroup::join(const RankPlace& place, std::function<void(const RankLost&)> on_lost,
+                                                   const std::function<bool()>& cancelled, RankPatience patience) {
+    auto group = std::make_unique<GlooGroup>(place, std::move(on_lost), patience);
+    if (Result<void> joined = group->join(cancelled); !joined) {
+        group->fail(joined.error().message);
+        return joined.error();
+    }
+    return std::unique_ptr<RankGroup>(std::move(group));
+}
+
+}  // namespace distilld::models
+
+#else
+
+namespace distilld::models {
+
+Result<std::unique_ptr<RankGroup>> RankGroup::join(const RankPlace&, std::function<void(const RankLost&)>,
+                                                   const std::function<bool()>&, RankPatience) {
+    return invalid_input(
+        "this distilld was built without gloo, so it cannot train on several ranks: install gloo's "
+        "headers (Debian: libgloo-dev) and build it again");
+}
+
+}  // namespace distilld::models
+
+#endif
