@@ -15,14 +15,13 @@
 #include "models/training/device_memory.hpp"
 #include "models/training/torchscript_student.hpp"
 #include "pipeline/async/run_on.hpp"
-#include "pipeline/core/automatic_batch.hpp"
 #include "pipeline/core/effective_overflow.hpp"
 #include "server/worker/export_owner.hpp"
 #include "server/worker/held_out_rows.hpp"
 #include "server/worker/load_data.hpp"
 #include "server/worker/machine/arithmetic.hpp"
 #include "server/worker/machine/disk_space.hpp"
-#include "server/worker/machine/memory_probe.hpp"
+#include "server/worker/ranks/rank_run.hpp"
 #include "server/worker/resume_identity.hpp"
 #include "server/worker/run_folders.hpp"
 #include "server/worker/run_plan.hpp"
@@ -30,6 +29,7 @@
 #include "server/worker/starting_point.hpp"
 #include "server/worker/teacher/job_teachers.hpp"
 #include "server/worker/teacher/teacher_targets.hpp"
+#include "server/worker/training_choices.hpp"
 
 namespace distilld {
 
@@ -83,12 +83,12 @@ class Preparation {
             }
         }
         if (run_.spec.training.batch_size_auto || run_.spec.training.micro_batches_auto) {
-            auto choosing = on(executors_.compute, [this] { return choose_batch(); });
+            auto choosing = on(executors_.compute, [this] { return choose_batch(run_, emit_); });
             if (Result<void> chosen = co_await std::move(choosing); !chosen) {
                 co_return chosen;
             }
         }
-        auto settling = on(executors_.compute, [this] { return settle_replicas(); });
+        auto settling = on(executors_.compute, [this] { return settle_replicas(run_, emit_); });
         if (Result<void> settled = co_await std::move(settling); !settled) {
             co_return settled;
         }
@@ -130,6 +130,19 @@ class Preparation {
         co_return control_.cancelled() ? Result<void>(stopped_on_request()) : Result<void>();
     }
 
+    asio::awaitable<Result<void>> perform_along(std::string words) {
+        auto loading = on(executors_.compute, [this, &words] { return begin_along(words); });
+        if (Result<void> loaded = co_await std::move(loading); !loaded) {
+            co_return loaded;
+        }
+        if (run_.spec.has_teacher() && run_.resumed.step < run_.total_steps) {
+            if (Result<void> connected = co_await connect_teachers(); !connected) {
+                co_return connected;
+            }
+        }
+        co_return control_.cancelled() ? Result<void>(stopped_on_request()) : Result<void>();
+    }
+
   private:
     using Step = std::function<Result<void>()>;
 
@@ -157,6 +170,32 @@ class Preparation {
         run_.spec.dataset.overflow = effective_overflow(run_.spec.dataset);
     }
 
+    Result<void> begin_along(const std::string& words) {
+        const Result<std::string> identity = read_words_to_ranks(words, run_);
+        if (!identity) {
+            return identity.error();
+        }
+        for (const Step& step : {Step([this] { return load_student(); }), Step([this] { return load_data(); }),
+                                 Step([&] { return check_run_identity(*identity, run_.spec, run_.dataset->hash()); }),
+                                 Step([this] { return run_.resumed_from.empty() ? Result<void>() : restore_along(); }),
+                                 Step([this] { return settle_replicas(run_, emit_); })}) {
+            if (Result<void> done = step(); !done) {
+                return done;
+            }
+        }
+        return settle_steps(run_, emit_);
+    }
+
+    Result<void> restore_along() {
+        Result<RunState> state = run_.student->restore(run_.resumed_from);
+        if (!state) {
+            return state.error();
+        }
+        run_.planned_batch_size = planned_batch_size(state->spec_json);
+        run_.resumed = std::move(*state);
+        return {};
+    }
+
     /// Does not resume from the checkpoints that decided how student and data were loaded.
     Result<void> load_anew() {
         run_.student.reset();
@@ -173,6 +212,9 @@ class Preparation {
     }
 
     Result<void> load_student() {
+        if (Result<void> fit = check_ranks(run_.ranks, run_.spec); !fit) {
+            return fit;
+        }
         // Checkpoints name the device itself, so that a run that resumes elsewhere can warn.
         Result<std::string> device = models::device_name(run_.spec.student.device);
         if (!device) {
@@ -206,6 +248,7 @@ class Preparation {
         }
         options.max_bytes = (*memory)->total_bytes();
         options.on_warning = [this](const std::string& text) { warn(text); };
+        options.ranks = run_.ranks;
         return models::make_causal_lm_student(options);
     }
 
@@ -319,84 +362,6 @@ class Preparation {
         return {};
     }
 
-    /// Chooses the batch size by rows and memory, and the micro-batches by both.
-    Result<void> choose_batch() {
-        TrainingSpec& training = run_.spec.training;
-        const BatchWish wish = wish_of(training, run_.dataset->row_count());
-        BatchAdvice given;
-        given.batch_size = training.batch_size;
-        const Result<BatchAdvice> advice = training.batch_size_auto ? probe_memory(max_batch_size(wish)) : given;
-        if (!advice) {
-            return advice.error();
-        }
-        info(describe(wish, advice->batch_size, advice->description));
-        training.micro_batches = micro_batches_for(wish, advice->batch_size);
-        training.micro_batches_auto = false;
-        training.batch_size = advice->batch_size;
-        training.batch_size_auto = false;
-        return {};
-    }
-
-    /// By the network's size and the memory, so that no timing decides the last bits of weights.
-    Result<void> settle_replicas() {
-        TrainingSpec& training = run_.spec.training;
-        const bool on_cpu = run_.spec.student.device == "cpu";
-        const std::string ordered = run_.student->needs_order();
-        if (training.replicas_auto) {
-            training.replicas = on_cpu && ordered.empty() ? automatic_replicas(replica_wish()) : 1;
-            training.replicas_auto = false;
-            if (training.replicas > 1 && training.parallel) {
-                info("replicas auto: " + std::to_string(training.replicas) + " micro-batches train at once");
-            }
-        } else if (training.replicas > 1 && !ordered.empty()) {
-            return invalid_input("/training/replicas: is " + std::to_string(training.replicas) + ", but " + ordered +
-                                 ", so micro-batches must train one after the other; give 1 or \"auto\"");
-        }
-        for (const auto& [field, value] :
-             {std::pair{"replicas", training.replicas}, std::pair{"gradient_groups", training.gradient_groups}}) {
-            if (value > 1 && !on_cpu) {
-                return invalid_input("/training/" + std::string(field) + ": must be 1 on " + run_.spec.student.device +
-                                     ", where micro-batches train one after the other");
-            }
-        }
-        return {};
-    }
-
-    ReplicaWish replica_wish() const {
-        const TrainingSpec& training = run_.spec.training;
-        ReplicaWish wish;
-        wish.threads = training.threads;
-        wish.micro_batches = training.micro_batches;
-        wish.parameters = run_.student->network_parameter_count();
-        wish.activation_bytes =
-            run_.student->activation_bytes(std::uint64_t{training.batch_size} * run_.spec.dataset.sequence_length);
-        const Result<std::unique_ptr<models::DeviceMemory>> memory = models::make_device_memory("cpu");
-        wish.available_bytes = memory ? (*memory)->available_bytes() : 0;
-        return wish;
-    }
-
-    Result<BatchAdvice> probe_memory(std::uint32_t max_batch_size) {
-        MemoryProbeOptions options;
-        options.max_batch_size = max_batch_size;
-        options.sequence_length = run_.spec.dataset.sequence_length;
-        options.with_teacher = run_.spec.has_teacher();
-        options.replicas = run_.spec.training.replicas;
-        for (const auto& [name, teacher] : run_.spec.teachers) {
-            options.top_k = std::max(options.top_k, teacher.top_k);
-            options.window_bytes += teacher.window_bytes;
-        }
-        for (const ConnectedTeacher& teacher : run_.teachers) {
-            options.hidden_size =
-                teacher.info.kind == TeacherTargets::Kind::hidden_states ? teacher.info.width : options.hidden_size;
-        }
-        const Result<std::unique_ptr<models::DeviceMemory>> memory =
-            models::make_device_memory(run_.spec.student.device);
-        if (!memory) {
-            return memory.error();
-        }
-        return advise_batch_size(*run_.student, **memory, options);
-    }
-
     /// The run keeps what its teachers send, and the student gets the head for it.
     asio::awaitable<Result<void>> connect_teachers() {
         TeachersWish wish;
@@ -445,6 +410,12 @@ asio::awaitable<Result<void>> prepare(PreparedRun& run, bool resume, GraphExecut
                                       EmitEvent emit) {
     Preparation preparation(run, std::move(executors), control, std::move(emit));
     co_return co_await preparation.perform(resume);
+}
+
+asio::awaitable<Result<void>> prepare_along(PreparedRun& run, std::string words, GraphExecutors executors,
+                                            RunControl& control, EmitEvent emit) {
+    Preparation preparation(run, std::move(executors), control, std::move(emit));
+    co_return co_await preparation.perform_along(std::move(words));
 }
 
 }  // namespace distilld

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/files/folder_lock.hpp"
 #include "models/checkpoint/store.hpp"
+#include "models/ranks/rank_group.hpp"
 #include "pipeline/core/student_snapshot.hpp"
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/data/mixed_dataset.hpp"
@@ -50,8 +51,12 @@ struct PreparedRun {
     bool replaces_checkpoints = false;                 ///< those of an earlier run will be removed
     std::vector<std::filesystem::path> damaged_checkpoints{};  ///< will be set aside
     std::uint64_t total_steps = 0;
+    models::RankGroup* ranks = nullptr;      ///< outlives the run; null: there is one rank
     std::string job_id;                      ///< the service's; empty: none
     std::unique_ptr<sinks::RunSinks> sinks;  ///< null until everything else is ready
+
+    /// Another rank reports, evaluates, and writes checkpoints and the model.
+    [[nodiscard]] bool follows() const { return ranks != nullptr && ranks->rank() > 0; }
 };
 
 /// In this order: loads the student (compute) and the data (staging), takes the folders, finds the checkpoint to resume
@@ -61,5 +66,9 @@ struct PreparedRun {
 /// kind `cancelled`: `control` was. Executor of `executors.io`.
 boost::asio::awaitable<Result<void>> prepare(PreparedRun& run, bool resume, GraphExecutors executors,
                                              RunControl& control, EmitEvent emit);
+
+/// prepare() for the other ranks. Touches no folder; `words`: words_to_ranks().
+boost::asio::awaitable<Result<void>> prepare_along(PreparedRun& run, std::string words, GraphExecutors executors,
+                                                   RunControl& control, EmitEvent emit);
 
 }  // namespace distilld
