@@ -6,6 +6,7 @@
 #include "api/section_fields.hpp"
 #include "api/spec_rules.hpp"
 #include "pipeline/core/automatic_batch.hpp"
+#include "pipeline/core/ranks/rank_rules.hpp"
 
 namespace distilld::api {
 namespace {
@@ -191,6 +192,11 @@ std::vector<SpecField> training_fields() {
          .decides_weights = last_bits,
          .help = "groups that a step's micro-batches form: gradients are summed within each group, and then over the "
                  "groups by a fixed tree (docs/training.md)"},
+        {.pointer = "/training/ranks",
+         .kind = make_integer(&TrainingSpec::ranks, {1, kMaxRanks}),
+         .decides_weights = no,
+         .help = "worker processes on this machine that share the micro-batches of each step, with the same bits for "
+                 "every number. `gradient_groups` must be a multiple (docs/ranks.md)"},
         // The length determines the learning rate schedule, but a run may be prolonged.
         {.pointer = "/training/max_steps",
          .kind = make_integer(&TrainingSpec::max_steps, {1, kMaxSteps}),

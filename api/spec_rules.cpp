@@ -5,6 +5,7 @@
 #include <string>
 
 #include "api/spec_paths.hpp"
+#include "pipeline/core/ranks/rank_rules.hpp"
 
 namespace distilld::api {
 namespace {
@@ -244,6 +245,13 @@ void momentum_is_of_sgd(SpecReading& reading) {
     }
 }
 
+void ranks_share_the_groups(SpecReading& reading) {
+    const auto conflict = conflict_of_ranks(reading.spec.student, reading.spec.training, reading.spec.training.ranks);
+    if (conflict && reading.good.contains("/training/ranks")) {
+        reading.violate(conflict->pointer, "conflict", conflict->why);
+    }
+}
+
 /// Both fields name the same number.
 void held_out_rows_are_said_once(SpecReading& reading) {
     JobSpec& spec = reading.spec;
@@ -282,6 +290,7 @@ constexpr SpecRule kRules[] = {
     {"/teacher/api_key_file", teacher_has_one_key},
     {"/training/kd_ratio", distillation_has_a_teacher},
     {"/training/sgd_momentum", momentum_is_of_sgd},
+    {"/training/ranks", ranks_share_the_groups},
     {"/eval/max_rows", held_out_rows_are_said_once},
     {"/eval/sample_prompts", sampling_belongs_to_an_evaluation},
     {"/output", output_is_not_the_model},

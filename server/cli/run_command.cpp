@@ -7,6 +7,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <optional>
 
@@ -22,7 +23,9 @@
 #include "server/cli/metrics_server.hpp"
 #include "server/cli/next_step.hpp"
 #include "server/cli/progress_display.hpp"
+#include "server/cli/rank_environment.hpp"
 #include "server/jobs/checks/named_files_check.hpp"
+#include "server/supervisor/ranked_worker.hpp"
 #include "server/supervisor/restarting_worker.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
@@ -69,7 +72,16 @@ std::optional<WorkerStart> prepare(const RunCommand& command) {
         return std::nullopt;
     }
     api::make_paths_absolute(*spec, std::filesystem::current_path());
+    const auto rank = rank_from_environment([](const char* name) {
+        const char* value = std::getenv(name);
+        return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+    });
+    if (!rank) {
+        print_error(rank.error().message);
+        return std::nullopt;
+    }
     WorkerStart start;
+    start.rank = *rank;
     start.spec_json = api::to_json(*spec);
     start.resume = command.resume;
     start.trace_file = absolute_text(command.trace_file);
@@ -145,14 +157,21 @@ int execute(const RunCommand& command) {
         // The bar and the worker's output share the screen.
         options.stderr_sink = [&display](const std::string& line) { display.line(line); };
     }
-    const auto make_worker = [&context, &options] { return make_worker_process(context.get_executor(), options); };
-    const auto process = make_restarting_worker(context.get_executor(), make_worker, RestartLimits{});
+    const auto make_rank = [&context, &options] { return make_worker_process(context.get_executor(), options); };
+    const auto make_worker = [&context, &make_rank] { return make_ranked_worker(context.get_executor(), make_rank); };
+    // If one of several ranks ends, all must begin again: their launcher's task.
+    const bool alone = !start->rank;
+    const auto process = make_restarting_worker(context.get_executor(), make_worker,
+                                                alone ? RestartLimits{} : RestartLimits{0, {}, {}, 0});
+    const bool reports = alone || start->rank->rank == 0;
     asio::cancellation_signal cancel;
     Interrupts interrupts(context, *process, cancel, display);
 
     std::optional<WorkerEvent> last;
     auto on_event = [&](const WorkerEvent& event) {
-        display.show(event, std::chrono::steady_clock::now());
+        if (reports || std::holds_alternative<LogEvent>(event)) {
+            display.show(event, std::chrono::steady_clock::now());
+        }
         if (metrics) {
             metrics->count(event);
         }
@@ -193,6 +212,9 @@ int execute(const RunCommand& command) {
     }
     if (std::holds_alternative<CancelledEvent>(*last)) {
         return kInterrupted;
+    }
+    if (!reports) {
+        return kDone;
     }
     if (!command.report_file.empty()) {
         const auto report = to_text(write_fields(std::get<FinishedEvent>(*last))) + "\n";

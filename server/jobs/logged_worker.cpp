@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "server/supervisor/ranked_worker.hpp"
 #include "server/support/log.hpp"
 #include "server/support/rate_limit.hpp"
 
@@ -29,7 +30,7 @@ class LoggedWorker final : public WorkerProcess {
             }
             logs_->append(job_id_, "stderr", line);
         };
-        worker_ = make_worker_process(std::move(executor), std::move(options));
+        worker_ = make_ranked_worker(executor, [executor, options] { return make_worker_process(executor, options); });
     }
 
     asio::awaitable<Result<WorkerExit>> run(WorkerStart start, EventHandler on_event) override {

@@ -116,7 +116,7 @@ void RunRecorder::on(const CancelledEvent& event, Time) {
 
 void RunRecorder::on(const FailedEvent& event, Time) {
     auto kind = WorkerOutcome::Kind::failed;
-    if (event.kind == kWorkerKilled) {
+    if (event.kind == kWorkerKilled || event.kind == kRankLost) {
         kind = WorkerOutcome::Kind::died;
     } else if (event.kind == kWorkerOutOfMemory) {
         kind = WorkerOutcome::Kind::out_of_memory;

@@ -2,7 +2,10 @@
 
 namespace distilld {
 
-/// Kind of a FailedEvent in addition to those of ErrorKind: the machine or its device is out of memory.
+/// Kinds of a FailedEvent in addition to those of ErrorKind: the machine or its device is out of memory.
 inline constexpr const char* kOutOfMemory = "out_of_memory";
+
+/// Another rank of the job has ended or is not heard of.
+inline constexpr const char* kRankLost = "rank_lost";
 
 }  // namespace distilld

@@ -12,6 +12,7 @@
 #include "base/files/file_rule.hpp"
 #include "base/type_table.hpp"
 #include "pipeline/core/event_fields.hpp"
+#include "pipeline/core/ranks/rank_place.hpp"
 #include "pipeline/core/worker_events.hpp"
 
 /// Messages between distilld and distilld-worker.
@@ -37,6 +38,8 @@ struct WorkerStart {
     std::string job_id{};    ///< the service's id of the job; empty: `distilld run`
     /// The files that the worker may open from now on; nullopt: any.
     std::optional<FileRule> files{};
+    /// Of several workers that train the job together; nullopt: it is the only one.
+    std::optional<RankPlace> rank{};
     std::uint32_t version = kWorkerProtocolVersion;
     /// The parsed spec_json, not sent over the channel; null: it is invalid.
     std::shared_ptr<const JobSpec> spec{};
@@ -80,6 +83,7 @@ void describe(Visitor& v, T& start) {
     v("trace_file", start.trace_file);
     v("job_id", start.job_id);
     v("files", start.files);
+    v("rank", start.rank);
 }
 
 /// A row of the message tables in addition to those of events and orders.

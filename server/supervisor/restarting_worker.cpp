@@ -50,7 +50,7 @@ class OneRun {
 
   private:
     static bool is_death(const FailedEvent& failed) {
-        return failed.kind == kWorkerKilled || failed.kind == kWorkerOutOfMemory;
+        return failed.kind == kWorkerKilled || failed.kind == kWorkerOutOfMemory || failed.kind == kRankLost;
     }
 
     Restarts& restarts_;

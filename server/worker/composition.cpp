@@ -23,6 +23,7 @@
 #include "server/worker/held_out_rows.hpp"
 #include "server/worker/machine/disk_space.hpp"
 #include "server/worker/machine/usage_meter.hpp"
+#include "server/worker/ranks/rank_run.hpp"
 #include "server/worker/run_plan.hpp"
 #include "server/worker/starting_point.hpp"
 #include "server/worker/teacher/job_teachers.hpp"
@@ -78,6 +79,7 @@ GraphOptions graph_options(const PreparedRun& run, std::uint32_t decode_threads)
     options.resumed = last_figures(run.resumed.last);
     options.resumed_from = run.resumed_from;
     options.teachers = graph_teachers(run.teachers, run.spec, decode_threads);
+    share_teachers(run.ranks, options.teachers);
     return options;
 }
 
@@ -101,6 +103,9 @@ UsageSources usage_sources(const JobSpec& spec) {
 GraphHooks graph_hooks(const PreparedRun& run, GraphExecutors executors, EmitEvent emit) {
     GraphHooks hooks;
     hooks.on_event = std::move(emit);
+    if (run.follows()) {
+        return hooks;
+    }
     const auto usage = std::make_shared<UsageMeter>(executors.disk, usage_sources(run.spec));  // hooks are copied
     hooks.usage = [usage] { return usage->newest(); };
     hooks.sample = run.samples;
@@ -121,11 +126,13 @@ std::unique_ptr<TrainingGraph> make_graph(PreparedRun& run, GraphExecutors execu
                                           TraceWriter* trace) {
     const TrainingSpec& training = run.spec.training;
     BatchPlan plan = batch_plan(run);
-    auto batches = run.mixed ? std::make_shared<BatchSource>(run.mixed, std::move(plan), training.micro_batches)
-                             : std::make_shared<BatchSource>(run.dataset, std::move(plan), training.micro_batches);
+    const auto slice = own_slice(run);
+    auto batches = run.mixed
+                       ? std::make_shared<BatchSource>(run.mixed, std::move(plan), training.micro_batches, slice)
+                       : std::make_shared<BatchSource>(run.dataset, std::move(plan), training.micro_batches, slice);
     GraphHooks hooks = graph_hooks(run, executors, std::move(emit));
     GraphOptions options = graph_options(run, executors.decode_threads);
-    EvaluationSet eval = evaluation_set(run, executors.decode_threads);
+    EvaluationSet eval = run.follows() ? EvaluationSet() : evaluation_set(run, executors.decode_threads);
     return make_training_graph(std::move(executors), *run.student, std::move(batches), std::move(eval),
                                std::move(options), std::move(hooks), trace);
 }
@@ -248,7 +255,7 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
         trace = std::move(*made);
     }
     std::unique_ptr<TraceWriter> spans;
-    if (run.sinks->takes_spans()) {
+    if (run.sinks && run.sinks->takes_spans()) {
         spans = sinks::make_span_feed(*run.sinks, trace.get());
     }
     emit(started_event(run));
@@ -266,6 +273,9 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     tell_of_padding(outcome->padding_share, emit);
     if (outcome->cancelled) {
         co_return WorkerEvent(CancelledEvent{outcome->steps_done, outcome->checkpoint});
+    }
+    if (run.follows()) {
+        co_return WorkerEvent(FinishedEvent{outcome->last, run.spec.output, {}, {}, {}});
     }
     Result<std::string> hash = co_await export_model(outcome->final_snapshot, run, executors, control, emit);
     if (!hash && hash.error().kind == ErrorKind::disk_full) {

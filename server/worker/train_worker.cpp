@@ -2,19 +2,24 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <chrono>
 #include <csignal>
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "api/job_spec_json.hpp"
 #include "base/cores.hpp"
 #include "base/files/open_file.hpp"
+#include "models/ranks/rank_group.hpp"
 #include "models/serving/local_engine.hpp"
 #include "models/training/out_of_memory.hpp"
 #include "pipeline/async/run_on.hpp"
@@ -29,6 +34,7 @@
 #include "server/worker/machine/worker_threads.hpp"
 #include "server/worker/orders.hpp"
 #include "server/worker/preparation.hpp"
+#include "server/worker/ranks/rank_run.hpp"
 
 namespace distilld {
 
@@ -86,7 +92,10 @@ class TrainWorker {
         TaskGroup followers(threads_.io.get_executor());
         static_cast<void>(followers.spawn(follow_signals(signals_, control_)));
         // When the parent is gone, nobody gets the last event.
-        const std::optional<WorkerEvent> last = co_await run_job(followers);
+        std::optional<WorkerEvent> last = co_await run_job(followers);
+        if (last && ranks_) {
+            last = co_await leave_ranks(*last);
+        }
         if (last) {
             const WorkerEvent told = co_await finish_sinks(*last);
             to_service(told);
@@ -122,6 +131,9 @@ class TrainWorker {
             run_.spec = *spec;
             run_.job_id = start->job_id;
             TrainingSpec& training = run_.spec.training;
+            if (training.threads == 0 && start->rank) {
+                training.threads = std::max(1U, core_count() / std::max(1U, start->rank->local_count));
+            }
             training.threads = set_compute_threads(training.threads);
             threads_.start_decoding(decode_threads_for(training.decode_threads, core_count()));
             // Follows orders beside the work.
@@ -130,6 +142,9 @@ class TrainWorker {
                 co_return co_await generate(start->trace_file);
             }
             co_return co_await prepare_and_train(*start);
+        } catch (const models::RankLost& lost) {
+            lost_ = lost;
+            co_return CancelledEvent{run_.resumed.step, run_.resumed_from};
         } catch (const OutOfDeviceMemory& error) {
             co_return FailedEvent{kOutOfMemory, error.error().message};
         } catch (const ErrorException& error) {
@@ -151,9 +166,69 @@ class TrainWorker {
         ::alarm(static_cast<unsigned>(kOrphanTimeout.count()));
     }
 
+    /// Waits for the other ranks.
+    asio::awaitable<Result<void>> join_ranks(RankPlace place) {
+        auto on_lost = [this](const models::RankLost& lost) {
+            asio::post(threads_.io, [this, lost] {
+                lost_ = lost;
+                control_.cancel();
+            });
+        };
+        auto join = [this, place, on_lost] {
+            return models::RankGroup::join(place, on_lost, [this] { return control_.cancelled(); });
+        };
+        Result<std::unique_ptr<models::RankGroup>> joined = co_await run_on(threads_.executors().compute, join);
+        if (!joined) {
+            co_return joined.error();
+        }
+        ranks_ = std::move(*joined);
+        run_.ranks = ranks_.get();
+        const std::string words = "rank " + std::to_string(place.rank) + " of " + std::to_string(place.count);
+        send(LogEvent{"info", words + " has joined at " + place.host + ":" + std::to_string(place.port)});
+        co_return Result<void>();
+    }
+
+    /// Rank 0 prepares first and tells the others what it has decided.
+    asio::awaitable<Result<void>> prepare_with_ranks(bool resume, EmitEvent emit) {
+        if (!run_.follows()) {
+            Result<void> prepared = co_await prepare(run_, resume, threads_.executors(), control_, emit);
+            if (!prepared || !ranks_) {
+                co_return prepared;
+            }
+        }
+        auto exchange = [this] { return ranks_->gather(run_.follows() ? "" : words_to_ranks(run_)); };
+        const std::vector<std::string> words = co_await run_on(threads_.executors().compute, std::move(exchange));
+        if (!run_.follows()) {
+            co_return Result<void>();
+        }
+        co_return co_await prepare_along(run_, words.front(), threads_.executors(), control_, emit);
+    }
+
+    /// Tells the other ranks how this one has ended.
+    asio::awaitable<WorkerEvent> leave_ranks(WorkerEvent last) {
+        if (lost_ && !lost_->left()) {
+            last = FailedEvent{kRankLost, lost_->what()};
+        }
+        auto end = [this, last] {
+            if (const auto* failed = std::get_if<FailedEvent>(&last)) {
+                ranks_->fail(failed->message);
+            }
+            run_.student.reset();
+            ranks_.reset();
+        };
+        co_await run_on(threads_.executors().compute, std::move(end));
+        co_return last;
+    }
+
     asio::awaitable<WorkerEvent> prepare_and_train(WorkerStart start) {
         const EmitEvent emit = [this](const WorkerEvent& event) { send(event); };
-        const Result<void> prepared = co_await prepare(run_, start.resume, threads_.executors(), control_, emit);
+        if (start.rank) {
+            if (Result<void> joined = co_await join_ranks(*start.rank); !joined) {
+                co_return joined.error().kind == ErrorKind::cancelled ? WorkerEvent(CancelledEvent{})
+                                                                      : failed(joined.error());
+            }
+        }
+        const Result<void> prepared = co_await prepare_with_ranks(start.resume, emit);
         if (!prepared && prepared.error().kind == ErrorKind::cancelled) {
             co_return CancelledEvent{run_.resumed.step, run_.resumed_from};
         }
@@ -217,6 +292,8 @@ class TrainWorker {
     asio::signal_set signals_;
     std::unique_ptr<WorkerChannel> channel_;
     RunControl control_;
+    std::unique_ptr<models::RankGroup> ranks_;  ///< null: there is one rank
+    std::optional<models::RankLost> lost_;
     PreparedRun run_;
 };
 

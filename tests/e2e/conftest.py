@@ -40,6 +40,7 @@ LONGEST = (
     "test_evaluation.py",
     "test_generate_nodes.py",
     "test_lora.py",
+    "test_ranks.py",
 )
 
 

@@ -159,7 +159,7 @@ class Programs:
     def start(self, *arguments, program="distilld", **options):
         serves = arguments[:1] == ("serve",) and "--data-dir" in arguments
         assert not serves or "--listen" in arguments, "a test's service listens where nobody else does: --listen"
-        stem = self._logs / f"{len(self._started):03d}-{program}-{arguments[0] if arguments else ''}"
+        stem = self._logs / f"{len(self._started):03d}-{pathlib.Path(program).name}-{arguments[0] if arguments else ''}"
         process = Process([self.folder / program, *arguments], stem, **options)
         self._started.append(process)
         return process

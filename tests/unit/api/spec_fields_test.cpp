@@ -65,6 +65,9 @@ std::vector<Override> needed_by(const SpecField& field) {
     if (field.pointer == "/training/sgd_momentum") {
         return {{"/training/optimizer", "sgd"}};
     }
+    if (field.pointer == "/training/ranks") {
+        return {{"/training/gradient_groups", "64"}, {"/training/micro_batches", "64"}};
+    }
     if (field.pointer == "/dataset/overflow") {
         return {{"/dataset/packing", "documents"}};
     }

@@ -1,0 +1,174 @@
+#include "server/supervisor/ranked_worker.hpp"
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "api/job_spec.hpp"
+#include "pipeline/async/task_group.hpp"
+#include "pipeline/async/tuple.hpp"
+
+namespace distilld {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+/// For the other ranks to end by themselves when one has ended; the longer one if they may not know yet.
+constexpr std::chrono::seconds kGrace{20};
+constexpr std::chrono::seconds kShortGrace{5};
+
+/// A port of this machine that the kernel gives to nobody else while this lives. Whoever listens with SO_REUSEADDR may
+/// take it.
+class HeldPort {
+  public:
+    explicit HeldPort(const asio::any_io_executor& executor) : socket_(executor, tcp::v4()) {
+        socket_.set_option(tcp::socket::reuse_address(true));
+        socket_.bind(tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+    }
+    [[nodiscard]] std::uint16_t number() const { return socket_.local_endpoint().port(); }
+
+  private:
+    tcp::socket socket_;
+};
+
+struct Ranks {
+    Ranks(const asio::any_io_executor& executor_in, std::function<std::unique_ptr<WorkerProcess>()> make_worker_in)
+        : executor(executor_in), make_worker(std::move(make_worker_in)), grace(executor) {}
+
+    void kill() {
+        killed = true;
+        for (const auto& worker : workers) {
+            worker->kill();
+        }
+    }
+
+    asio::any_io_executor executor;
+    std::function<std::unique_ptr<WorkerProcess>()> make_worker;
+    std::vector<std::unique_ptr<WorkerProcess>> workers;  ///< by rank
+    std::optional<FailedEvent> cause;                     ///< of the rank that failed first
+    std::optional<WorkerEvent> last;                      ///< of rank 0
+    asio::steady_timer grace;
+    bool ending = false;  ///< a rank has ended
+    bool killed = false;
+};
+
+std::string name_of(std::uint32_t rank, std::size_t count) {
+    return "rank " + std::to_string(rank) + " of " + std::to_string(count) + ": ";
+}
+
+/// Passes the events of rank 0 on, but for its last one, and warnings of the others.
+void take(Ranks& ranks, std::uint32_t rank, const WorkerEvent& event, const WorkerProcess::EventHandler& on_event) {
+    // That a rank was lost is the consequence of what it says itself, or the supervisor of it.
+    const auto* failed = std::get_if<FailedEvent>(&event);
+    const bool replaces = ranks.cause && ranks.cause->kind == kRankLost && !ranks.killed;
+    if (failed != nullptr && (!ranks.cause || (replaces && failed->kind != kRankLost))) {
+        ranks.cause = *failed;
+        if (failed->kind != kRankLost) {  // which names the other one
+            ranks.cause->message = name_of(rank, ranks.workers.size()) + failed->message;
+        }
+    }
+    if (rank == 0 && ends_run(event)) {
+        ranks.last = event;
+    } else if (rank == 0) {
+        on_event(event);
+    } else if (const auto* line = std::get_if<LogEvent>(&event); line != nullptr && line->level != "info") {
+        on_event(LogEvent{line->level, name_of(rank, ranks.workers.size()) + line->message});
+    }
+}
+
+/// Kills what is left when the grace is over.
+asio::awaitable<void> end_others(std::shared_ptr<Ranks> ranks) {
+    ranks->grace.expires_after(ranks->cause && ranks->cause->kind == kRankLost ? kShortGrace : kGrace);
+    const auto [failure] = co_await ranks->grace.async_wait(kTuple);
+    if (!failure) {
+        ranks->kill();
+    }
+}
+
+asio::awaitable<void> run_rank(std::shared_ptr<Ranks> ranks, std::uint32_t rank, WorkerStart start,
+                               WorkerProcess::EventHandler on_event, TaskGroup& tasks,
+                               std::optional<Result<WorkerExit>>& exit) {
+    const WorkerProcess::EventHandler events = [&](const WorkerEvent& event) { take(*ranks, rank, event, on_event); };
+    Result<WorkerExit> ended = co_await ranks->workers[rank]->run(std::move(start), events);
+    if (!ended && !ranks->cause) {
+        ranks->cause = FailedEvent{to_string(ended.error().kind), ended.error().message};
+    }
+    if (rank == 0) {
+        exit = std::move(ended);
+    }
+    if (!std::exchange(ranks->ending, true)) {
+        static_cast<void>(tasks.spawn(end_others(ranks)));
+    }
+}
+
+asio::awaitable<Result<WorkerExit>> run_all(std::shared_ptr<Ranks> ranks, WorkerStart start,
+                                            WorkerProcess::EventHandler on_event, std::uint32_t count) {
+    co_await asio::this_coro::throw_if_cancelled(false);
+    const HeldPort port(ranks->executor);
+    for (std::uint32_t rank = 0; rank < count; ++rank) {
+        ranks->workers.push_back(ranks->make_worker());
+    }
+    std::optional<Result<WorkerExit>> exit;
+    TaskGroup others(ranks->executor);
+    for (std::uint32_t rank = 1; rank < count; ++rank) {
+        start.rank = RankPlace{rank, count, "127.0.0.1", port.number(), false, 0, count};
+        static_cast<void>(others.spawn(run_rank(ranks, rank, start, on_event, others, exit)));
+    }
+    start.rank->rank = 0;
+    // A cancellation reaches rank 0 only. When it ends, so do the others.
+    co_await run_rank(ranks, 0, std::move(start), on_event, others, exit);
+    co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
+    while (others.size() > 1) {
+        co_await others.changed().wait();
+    }
+    ranks->grace.cancel();
+    co_await others.join();
+    const bool failed = ranks->last && std::holds_alternative<FailedEvent>(*ranks->last);
+    if (failed || !ranks->last) {
+        on_event(ranks->cause ? *ranks->cause : std::get<FailedEvent>(*ranks->last));
+    } else {
+        on_event(*ranks->last);
+    }
+    co_return std::move(*exit);
+}
+
+class RankedWorker final : public WorkerProcess {
+  public:
+    RankedWorker(const asio::any_io_executor& executor, std::function<std::unique_ptr<WorkerProcess>()> make_worker)
+        : ranks_(std::make_shared<Ranks>(executor, std::move(make_worker))) {}
+
+    asio::awaitable<Result<WorkerExit>> run(WorkerStart start, EventHandler on_event) override {
+        const std::uint32_t count = start.spec && !start.rank ? start.spec->training.ranks : 1;
+        if (count > 1) {
+            return run_all(ranks_, std::move(start), std::move(on_event), count);
+        }
+        ranks_->workers.push_back(ranks_->make_worker());
+        return ranks_->workers.front()->run(std::move(start), std::move(on_event));
+    }
+    void send(const WorkerCommand& command) override {
+        if (!ranks_->workers.empty()) {
+            ranks_->workers.front()->send(command);
+        }
+    }
+    void kill() override { ranks_->kill(); }
+
+  private:
+    std::shared_ptr<Ranks> ranks_;
+};
+
+}  // namespace
+
+std::unique_ptr<WorkerProcess> make_ranked_worker(asio::any_io_executor executor,
+                                                  std::function<std::unique_ptr<WorkerProcess>()> make_worker) {
+    return std::make_unique<RankedWorker>(executor, std::move(make_worker));
+}
+
+}  // namespace distilld
