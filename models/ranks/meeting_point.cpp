@@ -9,9 +9,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,8 +19,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
-
-#include "base/ascii.hpp"
 
 namespace distilld::models {
 
@@ -112,9 +110,9 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankPlace& place, bool serves, 
 }
 
 void limit_waits(const RankPlace& place) {
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
-        const int socket = number_from<int>(entry.path().filename().string()).value_or(-1);
+    constexpr long kMostFiles = 65'536;
+    const auto files = static_cast<int>(std::min(::sysconf(_SC_OPEN_MAX), kMostFiles));
+    for (int socket = 0; socket < files; ++socket) {
         sockaddr_storage peer{};
         socklen_t size = sizeof(peer);
         if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0) {

@@ -283,7 +283,8 @@ class GlooGroup final : public RankGroup {
 
     struct Heard {
         std::string beat;
-        Clock::time_point at = Clock::now();
+        /// Looks without a new heartbeat. Not a time: after a pause of the whole machine, all look again.
+        std::int64_t silent_looks = 0;
         bool ended = false;
     };
 
@@ -328,10 +329,8 @@ class GlooGroup final : public RankGroup {
                 continue;
             }
             const std::string beat = text_of(store.get(key("beat", other)));
-            if (beat != of.beat) {
-                of.beat = beat;
-                of.at = Clock::now();
-            } else if (Clock::now() - of.at > patience_.silence) {
+            of.silent_looks = std::exchange(of.beat, beat) == beat ? of.silent_looks + 1 : 0;
+            if (of.silent_looks * patience_.heartbeat > patience_.silence) {
                 return RankLost(other, false,
                                 name_of(other) + " is lost: nothing was heard of it for " +
                                     std::to_string(patience_.silence.count() / 1000) + " s");

@@ -41,7 +41,9 @@ class HeldPort {
 
 struct Ranks {
     Ranks(const asio::any_io_executor& executor_in, std::function<std::unique_ptr<WorkerProcess>()> make_worker_in)
-        : executor(executor_in), make_worker(std::move(make_worker_in)), grace(executor) {}
+        : executor(executor_in), make_worker(std::move(make_worker_in)), grace(executor) {
+        workers.push_back(make_worker());  // of rank 0: commands may come before run()
+    }
 
     void kill() {
         killed = true;
@@ -113,7 +115,7 @@ asio::awaitable<Result<WorkerExit>> run_all(std::shared_ptr<Ranks> ranks, Worker
                                             WorkerProcess::EventHandler on_event, std::uint32_t count) {
     co_await asio::this_coro::throw_if_cancelled(false);
     const HeldPort port(ranks->executor);
-    for (std::uint32_t rank = 0; rank < count; ++rank) {
+    for (std::uint32_t rank = 1; rank < count; ++rank) {
         ranks->workers.push_back(ranks->make_worker());
     }
     std::optional<Result<WorkerExit>> exit;
@@ -150,14 +152,9 @@ class RankedWorker final : public WorkerProcess {
         if (count > 1) {
             return run_all(ranks_, std::move(start), std::move(on_event), count);
         }
-        ranks_->workers.push_back(ranks_->make_worker());
         return ranks_->workers.front()->run(std::move(start), std::move(on_event));
     }
-    void send(const WorkerCommand& command) override {
-        if (!ranks_->workers.empty()) {
-            ranks_->workers.front()->send(command);
-        }
-    }
+    void send(const WorkerCommand& command) override { ranks_->workers.front()->send(command); }
     void kill() override { ranks_->kill(); }
 
   private:
