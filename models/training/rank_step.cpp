@@ -20,10 +20,10 @@ using torch::Tensor;
 /// Bytes of gradients that are sent at once.
 constexpr std::int64_t kBucketBytes = std::int64_t{32} << 20;
 /// Elements: each tensor of a bucket begins at a multiple, as if it had its own memory.
-constexpr std::int64_t kAlignment = 16;
+constexpr std::int64_t kElementsAligned = 16;
 
 std::int64_t padded(const Tensor& tensor) {
-    return (tensor.numel() + kAlignment - 1) / kAlignment * kAlignment;
+    return (tensor.numel() + kElementsAligned - 1) / kElementsAligned * kElementsAligned;
 }
 
 std::span<const std::byte> bytes_of(const Tensor& tensor) {

@@ -28,7 +28,7 @@ SpanTreeOptions two_micro_batches() {
     SpanTreeOptions options;
     options.trace_seed[0] = 0xABC;
     options.trace_seed[1] = 0xDEF;
-    options.steps.micro_batches = 2;
+    options.steps = StepPlan(2, 0);
     options.unix_offset = std::chrono::nanoseconds(1000);
     return options;
 }
