@@ -59,7 +59,9 @@ struct Report {
         Report report;
         report.used.assign(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(masters));
         report.losses.resize((text.size() - masters) / sizeof(Losses));
-        std::memcpy(report.losses.data(), text.data() + masters, text.size() - masters);
+        if (!report.losses.empty()) {
+            std::memcpy(report.losses.data(), text.data() + masters, text.size() - masters);
+        }
         return report;
     }
 };
