@@ -197,6 +197,11 @@ std::vector<SpecField> training_fields() {
          .decides_weights = no,
          .help = "worker processes on this machine that share the micro-batches of each step, with the same bits for "
                  "every number. `gradient_groups` must be a multiple (docs/ranks.md)"},
+        {.pointer = "/training/shard_optimizer",
+         .kind = make_boolean(&TrainingSpec::shard_optimizer),
+         .decides_weights = no,
+         .help = "each rank keeps the optimizer's state of a part of the layers, updates them, and sends the others "
+                 "their weights; same bits either way (docs/ranks.md)"},
         // The length determines the learning rate schedule, but a run may be prolonged.
         {.pointer = "/training/max_steps",
          .kind = make_integer(&TrainingSpec::max_steps, {1, kMaxSteps}),

@@ -99,8 +99,11 @@ void GradientOrder::complete() {
 }
 
 std::map<SumNode, Tensor> GradientOrder::take_sums(const Tensor& master) {
+    std::unique_lock lock(mutex_);
     const auto found = gradients_.find(master.unsafeGetTensorImpl());
-    return found == gradients_.end() ? std::map<SumNode, Tensor>() : found->second.sum.take_nodes();
+    const bool any = found != gradients_.end();
+    lock.unlock();
+    return any ? found->second.sum.take_nodes() : std::map<SumNode, Tensor>();
 }
 
 void GradientOrder::add_kept_rows(const RowSums& rows) {

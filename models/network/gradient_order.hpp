@@ -37,7 +37,7 @@ class GradientOrder {
     explicit GradientOrder(torch::Tensor tied_table = {}, GroupRange groups = {})
         : tied_table_(std::move(tied_table)), groups_(groups), kept_(groups) {}
 
-    /// Waits until every smaller ticket has left `place` or ended.
+    /// Waits until every smaller ticket has left `place` or ended. The place of a gradient is its master's TensorImpl.
     void enter(const void* place, std::uint64_t ticket);
     void leave(const void* place, std::uint64_t ticket);
     /// The sum of the group's gradients of `master`, for whoever has the turn.
@@ -57,7 +57,8 @@ class GradientOrder {
 
     /// Ends a step: the sum of each gradient becomes its master's .grad.
     void complete();
-    /// The same for one of several ranks: the sums of its part of the groups, which are dropped here.
+    /// The same for one of several ranks: the sums of its part of the groups, which are dropped here. The master's sums
+    /// may be taken while those of others are added to.
     [[nodiscard]] std::map<SumNode, torch::Tensor> take_sums(const torch::Tensor& master);
     [[nodiscard]] std::map<SumNode, RowSums> take_kept_rows() { return kept_.take_nodes(); }
     /// Adds rows of the tied table to its .grad.

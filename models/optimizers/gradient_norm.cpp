@@ -56,7 +56,18 @@ std::int64_t block_count(const Tensor& tensor) {
     return (tensor.numel() + kBlock - 1) / kBlock;
 }
 
-double norm_on_cpu(std::span<const Tensor> tensors, int max_threads) {
+Tensor norm_on_device(std::span<const Tensor> tensors) {
+    std::vector<Tensor> norms;
+    norms.reserve(tensors.size());
+    for (const Tensor& tensor : tensors) {
+        norms.push_back(at::linalg_vector_norm(tensor, 2, std::nullopt, false, torch::kDouble));
+    }
+    return torch::stack(norms).square().sum().sqrt();
+}
+
+}  // namespace
+
+std::vector<double> squared_norms(std::span<const Tensor> tensors, int max_threads) {
     struct Block {
         std::size_t tensor = 0;
         std::int64_t number = 0;
@@ -76,36 +87,28 @@ double norm_on_cpu(std::span<const Tensor> tensors, int max_threads) {
                          sums[i] = block_sum(flat[blocks[i].tensor], blocks[i].number);
                      }
                  });
-    double total = 0;
+    std::vector<double> of_tensors;
     std::size_t next = 0;
     for (const Tensor& tensor : flat) {
         double of_tensor = 0;
         for (std::int64_t number = 0; number < block_count(tensor); ++number) {
             of_tensor += sums[next++];
         }
-        total += of_tensor;
+        of_tensors.push_back(of_tensor);
     }
-    return std::sqrt(total);
+    return of_tensors;
 }
-
-Tensor norm_on_device(std::span<const Tensor> tensors) {
-    std::vector<Tensor> norms;
-    norms.reserve(tensors.size());
-    for (const Tensor& tensor : tensors) {
-        norms.push_back(at::linalg_vector_norm(tensor, 2, std::nullopt, false, torch::kDouble));
-    }
-    return torch::stack(norms).square().sum().sqrt();
-}
-
-}  // namespace
 
 Tensor l2_norm_scalar(std::span<const Tensor> tensors, int max_threads) {
     const torch::NoGradGuard no_grad;
     if (!tensors.empty() && !tensors.front().device().is_cpu()) {
         return norm_on_device(tensors);
     }
-    return torch::scalar_tensor(norm_on_cpu(tensors, max_threads > 0 ? max_threads : at::get_num_threads()),
-                                torch::kDouble);
+    double total = 0;
+    for (const double of_tensor : squared_norms(tensors, max_threads > 0 ? max_threads : at::get_num_threads())) {
+        total += of_tensor;
+    }
+    return torch::scalar_tensor(std::sqrt(total), torch::kDouble);
 }
 
 double l2_norm(std::span<const Tensor> tensors, int max_threads) {

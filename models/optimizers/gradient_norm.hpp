@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 namespace distilld::models {
 
@@ -13,7 +14,10 @@ namespace distilld::models {
 /// fp64 tensors, all on one device. `max_threads` 0 = as many as libtorch computes with.
 [[nodiscard]] double l2_norm(std::span<const torch::Tensor> tensors, int max_threads = 0);
 
-/// The same as an fp64 scalar on the tensors' device, without waiting; without tensors, 0 on the CPU.
+/// Σx² of each tensor, in fp64, as l2_norm() adds them in their order. CPU.
+[[nodiscard]] std::vector<double> squared_norms(std::span<const torch::Tensor> tensors, int max_threads);
+
+/// l2_norm() as an fp64 scalar on the tensors' device, without waiting; without tensors, 0 on the CPU.
 [[nodiscard]] torch::Tensor l2_norm_scalar(std::span<const torch::Tensor> tensors, int max_threads = 0);
 
 /// Calls `run(begin, end)` for disjoint parts of [0, count) in parallel on up to `max_threads` threads, including the

@@ -1,5 +1,7 @@
 #include "models/optimizers/layered_optimizer.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "models/optimizers/gradient_norm.hpp"
@@ -8,16 +10,20 @@ namespace distilld::models {
 using torch::Tensor;
 
 LayeredOptimizer::LayeredOptimizer(std::span<const ParameterGroup> groups, std::unique_ptr<UpdateRule> rule,
-                                   UpdateMode mode)
+                                   UpdateMode mode, const std::function<bool(std::size_t)>& keeps)
     : pending_(groups.size()), rule_(std::move(rule)), mode_(mode) {
     const torch::NoGradGuard no_grad;
     groups_.reserve(groups.size());
     for (const ParameterGroup& group : groups) {
         std::vector<OptimizerSlot>& slots = groups_.emplace_back();
+        const bool kept = !keeps || keeps(groups_.size() - 1);
         for (const Parameter& parameter : group.parameters) {
             if (parameter.trainable) {
-                slots.push_back(
-                    {parameter.name, parameter.master, rule_->make_state(parameter, group), parameter.decays});
+                Parameter like = parameter;
+                if (!kept) {
+                    like.master = parameter.master.to(torch::kMeta);
+                }
+                slots.push_back({parameter.name, parameter.master, rule_->make_state(like, group), parameter.decays});
             }
         }
     }
@@ -44,10 +50,10 @@ Tensor LayeredOptimizer::gradient_norm_scalar() const {
     return l2_norm_scalar(gradients());
 }
 
-void LayeredOptimizer::finish_step(double learning_rate, double clip_coefficient) {
+void LayeredOptimizer::finish_step(double learning_rate, double clip_coefficient, bool others_have_some) {
     apply_all();
     // Counting such a step would shrink the bias correction of the following steps.
-    if (gradients().empty()) {
+    if (gradients().empty() && !others_have_some) {
         return;
     }
     ++steps_;
@@ -111,11 +117,17 @@ void LayeredOptimizer::update(std::vector<OptimizerSlot>& group, const UpdateNum
 
 NamedTensors LayeredOptimizer::state() const {
     NamedTensors tensors;
-    for (const auto& group : groups_) {
-        for (const OptimizerSlot& slot : group) {
-            for (const NamedTensor& state : slot.state) {
-                tensors.push_back({state.name + "." + slot.name, state.tensor});
-            }
+    for (std::size_t group = 0; group < groups_.size(); ++group) {
+        std::ranges::move(state_of(group), std::back_inserter(tensors));
+    }
+    return tensors;
+}
+
+NamedTensors LayeredOptimizer::state_of(std::size_t group) const {
+    NamedTensors tensors;
+    for (const OptimizerSlot& slot : groups_.at(group)) {
+        for (const NamedTensor& state : slot.state) {
+            tensors.push_back({state.name + "." + slot.name, state.tensor});
         }
     }
     return tensors;

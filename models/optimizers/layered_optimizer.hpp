@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,8 +27,10 @@ enum class UpdateMode {
 /// Everything runs on the compute thread.
 class LayeredOptimizer {
   public:
-    /// Shares the tensors of `groups`.
-    LayeredOptimizer(std::span<const ParameterGroup> groups, std::unique_ptr<UpdateRule> rule, UpdateMode mode);
+    /// Shares the tensors of `groups`. `keeps(g)`: whether the state of group g has memory here; otherwise it is on the
+    /// meta device, and the group must never get a gradient. Empty: all of it.
+    LayeredOptimizer(std::span<const ParameterGroup> groups, std::unique_ptr<UpdateRule> rule, UpdateMode mode,
+                     const std::function<bool(std::size_t)>& keeps = {});
 
     /// l2_norm() of all gradients. Only when no update is pending.
     [[nodiscard]] double gradient_norm() const;
@@ -37,8 +40,8 @@ class LayeredOptimizer {
     /// Closes a step: gradients × `clip_coefficient` (1 = none) become an update with `learning_rate`, at once or
     /// pending per group. Applies pending updates of the previous step first. With learning rate 0, the parameters keep
     /// their bits and the state changes. Without any gradient (no position of the step had a target), nothing changes
-    /// or decays, and steps() stays.
-    void finish_step(double learning_rate, double clip_coefficient);
+    /// or decays, and steps() stays; unless `others_have_some`: another rank has gradients of the step.
+    void finish_step(double learning_rate, double clip_coefficient, bool others_have_some = false);
 
     /// Drops the gradients of a skipped step. Only when no update is pending.
     void drop_gradients();
@@ -55,6 +58,7 @@ class LayeredOptimizer {
 
     /// The rule's state by name, for example "exp_avg.<parameter>". Shares memory.
     [[nodiscard]] NamedTensors state() const;
+    [[nodiscard]] NamedTensors state_of(std::size_t group) const;
     /// After the tensors of state() were overwritten: sets the step count and drops gradients and pending updates.
     void reset(std::uint64_t steps);
 

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
@@ -27,7 +28,6 @@ constexpr milliseconds kConnectTimeout{2'000};
 constexpr milliseconds kPoll{100};
 /// Of a call that waits for another rank: its heartbeats say whether to go on waiting.
 constexpr milliseconds kWithoutEnd = std::chrono::hours(24 * 365);
-constexpr std::size_t kMaxMessage = std::size_t{64} << 20;
 
 std::string text_of(const std::vector<std::uint8_t>& bytes) {
     return {bytes.begin(), bytes.end()};
@@ -98,49 +98,21 @@ class GlooGroup final : public RankGroup {
     [[nodiscard]] std::uint32_t rank() const noexcept override { return place_.rank; }
     [[nodiscard]] std::uint32_t count() const noexcept override { return place_.count; }
 
-    void send(std::span<const std::byte> bytes, std::uint32_t to) override {
+    [[nodiscard]] std::unique_ptr<Transfer> begin_send(std::span<const std::byte> bytes, std::uint32_t to) override {
         // gloo only reads them.
-        transfer({const_cast<std::byte*>(bytes.data()), bytes.size()}, to, &ProcessGroupGloo::send);
+        return begin({const_cast<std::byte*>(bytes.data()), bytes.size()}, to, &ProcessGroupGloo::send);
     }
 
-    void receive(std::span<std::byte> bytes, std::uint32_t from) override {
-        transfer(bytes, from, &ProcessGroupGloo::recv);
+    [[nodiscard]] std::unique_ptr<Transfer> begin_receive(std::span<std::byte> bytes, std::uint32_t from) override {
+        return begin(bytes, from, &ProcessGroupGloo::recv);
     }
 
-    /// Along a binomial tree: a rank gets the bytes from the one without its lowest bit.
-    void broadcast(std::span<std::byte> bytes) override {
-        std::uint32_t step = 1;
-        while (step < place_.count && (place_.rank & step) == 0) {
-            step *= 2;
+    void abandon() noexcept override {
+        const std::lock_guard lock(mutex_);
+        if (!lost_) {
+            lost_.emplace(place_.rank, true, name_of(place_.rank) + " has left");
         }
-        if (place_.rank != 0) {
-            receive(bytes, place_.rank - step);
-        }
-        for (step /= 2; step > 0; step /= 2) {
-            if (place_.rank + step < place_.count) {
-                send(bytes, place_.rank + step);
-            }
-        }
-    }
-
-    [[nodiscard]] std::vector<std::string> gather(const std::string& mine) override {
-        std::vector<std::string> all(place_.count);
-        all[place_.rank] = mine;
-        if (place_.rank != 0) {
-            send_text(mine, 0);
-        }
-        for (std::uint32_t other = 1; other < place_.count; ++other) {
-            if (place_.rank == 0) {
-                all[other] = receive_text(other);
-            }
-        }
-        for (std::string& text : all) {
-            std::uint64_t size = text.size();
-            broadcast(std::as_writable_bytes(std::span(&size, 1)));
-            text.resize(checked(size));
-            broadcast(std::as_writable_bytes(std::span(text)));
-        }
-        return all;
+        abort_transfers();
     }
 
     void fail(const std::string& why) noexcept override { end("failed: " + why); }
@@ -222,35 +194,65 @@ class GlooGroup final : public RankGroup {
         }
     }
 
-    using Begin = c10::intrusive_ptr<c10d::Work> (ProcessGroupGloo::*)(std::vector<at::Tensor>&, int, int);
+    using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+    using Begin = WorkPtr (ProcessGroupGloo::*)(std::vector<at::Tensor>&, int, int);
 
-    void transfer(std::span<std::byte> bytes, std::uint32_t peer, Begin begin) {
-        if (bytes.empty()) {
+    class GlooTransfer final : public Transfer {
+      public:
+        GlooTransfer(GlooGroup& group, std::uint32_t peer, WorkPtr work)
+            : group_(group), peer_(peer), work_(std::move(work)) {}
+        ~GlooTransfer() override { group_.forget(work_); }
+        GlooTransfer(const GlooTransfer&) = delete;
+        GlooTransfer& operator=(const GlooTransfer&) = delete;
+        void wait() override { group_.wait(peer_, work_); }
+
+      private:
+        GlooGroup& group_;
+        std::uint32_t peer_;
+        WorkPtr work_;  // null: nothing to wait for
+    };
+
+    std::unique_ptr<Transfer> begin(std::span<std::byte> bytes, std::uint32_t peer, Begin begin) {
+        WorkPtr work;
+        if (!bytes.empty()) {
+            std::vector<at::Tensor> tensors{
+                at::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size())}, at::kByte)};
+            std::string why;
+            {
+                const std::lock_guard lock(mutex_);
+                if (lost_) {
+                    throw RankLost(*lost_);
+                }
+                try {
+                    work = (group_.get()->*begin)(tensors, static_cast<int>(peer), 0);
+                    transfers_.insert(work);
+                } catch (const std::exception& error) {
+                    why = "the connection to it has ended" + described_loss(error);
+                }
+            }
+            if (!work) {
+                throw_loss(peer, why);
+            }
+        }
+        return std::make_unique<GlooTransfer>(*this, peer, std::move(work));
+    }
+
+    void wait(std::uint32_t peer, const WorkPtr& work) {
+        if (!work) {
             return;
         }
         std::string why = "the connection to it has ended";
         try {
-            std::vector<at::Tensor> tensors{
-                at::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size())}, at::kByte)};
-            auto work = (group_.get()->*begin)(tensors, static_cast<int>(peer), 0);
-            {
-                const std::lock_guard lock(mutex_);
-                current_ = work;
-                if (lost_) {
-                    work->abort();
-                }
-            }
-            const bool done = work->wait(kWithoutEnd);
-            const std::lock_guard lock(mutex_);
-            current_.reset();
-            if (done) {
+            if (work->wait(kWithoutEnd)) {
                 return;
             }
         } catch (const std::exception& error) {
-            const std::lock_guard lock(mutex_);
-            current_.reset();
             why += described_loss(error);
         }
+        throw_loss(peer, why);
+    }
+
+    [[noreturn]] void throw_loss(std::uint32_t peer, const std::string& why) {
         // The rank may say itself why it has ended.
         std::unique_lock lock(mutex_);
         changed_.wait_for(lock, patience_.heartbeat + kPoll * 10, [this] { return lost_.has_value(); });
@@ -260,25 +262,16 @@ class GlooGroup final : public RankGroup {
         throw RankLost(*lost_);
     }
 
-    static std::size_t checked(std::uint64_t size) {
-        if (size > kMaxMessage) {
-            throw std::runtime_error("a message of another rank has " + std::to_string(size) + " bytes");
+    void forget(const WorkPtr& work) {
+        const std::lock_guard lock(mutex_);
+        transfers_.erase(work);
+    }
+
+    /// With the mutex.
+    void abort_transfers() {
+        for (const WorkPtr& work : transfers_) {
+            work->abort();
         }
-        return static_cast<std::size_t>(size);
-    }
-
-    void send_text(const std::string& text, std::uint32_t to) {
-        const std::uint64_t size = checked(text.size());
-        send(std::as_bytes(std::span(&size, 1)), to);
-        send(std::as_bytes(std::span(text)), to);
-    }
-
-    std::string receive_text(std::uint32_t from) {
-        std::uint64_t size = 0;
-        receive(std::as_writable_bytes(std::span(&size, 1)), from);
-        std::string text(checked(size), '\0');
-        receive(std::as_writable_bytes(std::span(text)), from);
-        return text;
     }
 
     struct Heard {
@@ -343,9 +336,7 @@ class GlooGroup final : public RankGroup {
         {
             const std::lock_guard lock(mutex_);
             lost_ = lost;
-            if (current_) {
-                current_->abort();
-            }
+            abort_transfers();
         }
         changed_.notify_all();
         if (on_lost_) {
@@ -380,7 +371,7 @@ class GlooGroup final : public RankGroup {
     std::atomic<bool> ended_ = false;
     std::mutex mutex_;  // of everything below
     std::condition_variable changed_;
-    c10::intrusive_ptr<c10d::Work> current_;
+    std::set<WorkPtr> transfers_;  // that are not forgotten
     std::optional<RankLost> lost_;
     bool stopped_ = false;
     std::jthread watching_;

@@ -34,16 +34,6 @@ namespace {
 namespace fs = std::filesystem;
 using torch::Tensor;
 
-std::vector<Tensor> trained_tensors(std::span<const ParameterGroup> groups) {
-    std::vector<Tensor> trained;
-    for (const Parameter& parameter : all_parameters(groups)) {
-        if (parameter.trainable) {
-            trained.push_back(parameter.master);
-        }
-    }
-    return trained;
-}
-
 class CausalLmStudent final : public Student {
   public:
     CausalLmStudent(std::unique_ptr<CausalLm> network, const CausalLmStudentOptions& options)
@@ -51,14 +41,16 @@ class CausalLmStudent final : public Student {
           training_(options.training),
           with_teacher_(options.with_teacher),
           tokenizer_{options.student.model, std::nullopt, false},
-          optimizer_(network_->groups(), make_update_rule(optimizer_options(training_)),
-                     training_.parallel && training_.overlap_optimizer ? UpdateMode::lazy : UpdateMode::serial),
           order_(std::make_shared<GradientOrder>(
               network_->config().decoder.tie_word_embeddings ? network_->head().master : Tensor(),
               options.ranks ? groups_of_rank(training_.gradient_groups, options.ranks->rank(), options.ranks->count())
-                            : GroupRange())) {
-        if (options.ranks) {
-            ranks_.emplace(*options.ranks, training_.gradient_groups, trained_tensors(network_->groups()));
+                            : GroupRange())),
+          ranks_(options.ranks ? std::make_unique<RankStep>(*options.ranks, training_, network_->groups(), order_)
+                               : nullptr),
+          optimizer_(network_->groups(), make_update_rule(optimizer_options(training_)), update_mode(),
+                     [this](std::size_t group) { return !ranks_ || ranks_->owns(group); }) {
+        if (ranks_) {
+            ranks_->set_optimizer(optimizer_);
         }
         network_->recompute_blocks(training_.gradient_checkpointing);
         if (!network_->device().is_cpu()) {
@@ -66,11 +58,21 @@ class CausalLmStudent final : public Student {
         }
     }
 
+    ~CausalLmStudent() override { ranks_.reset(); }  // its thread uses the optimizer
+    CausalLmStudent(const CausalLmStudent&) = delete;
+    CausalLmStudent& operator=(const CausalLmStudent&) = delete;
+
     std::unique_ptr<StagedBatch> stage(MicroBatch batch) override {
         StagingOptions options = staging_options(with_teacher_);
         options.ring = ring_.get();
         std::unique_ptr<TensorBatch> staged = stage_micro_batch(batch, options);
-        staged->ticket = std::make_unique<Ticket>(order_, staged_++, gradient_group(training_, batch));
+        const std::uint32_t group = gradient_group(training_, batch);
+        staged->ticket = std::make_unique<Ticket>(order_, staged_++, group);
+        present_.resize(training_.gradient_groups, false);
+        present_[group] = present_[group] || staged->target_tokens > 0;
+        if (batch.ends_step) {
+            staged->present_in_step = std::exchange(present_, {});
+        }
         return staged;
     }
 
@@ -78,6 +80,9 @@ class CausalLmStudent final : public Student {
         const auto& staged = dynamic_cast<const TensorBatch&>(batch);
         MicroBatchStats stats;
         stats.target_tokens = staged.target_tokens;
+        if (ranks_ && !staged.present_in_step.empty()) {
+            ranks_->begin(staged.present_in_step, staged.ticket->number());
+        }
         if (staged.target_tokens == 0) {
             staged.ticket->end();
             return stats;
@@ -91,6 +96,9 @@ class CausalLmStudent final : public Student {
         options.divergence = divergence_of_beta(training_.beta);
         const auto before = [&](std::size_t group) {
             const std::lock_guard lock(updating_);
+            if (ranks_) {
+                ranks_->arrive(group);
+            }
             if (optimizer_.pending()) {
                 const auto began = std::chrono::steady_clock::now();
                 optimizer_.apply(group);
@@ -109,7 +117,7 @@ class CausalLmStudent final : public Student {
     }
 
     void discard_gradients() override {
-        optimizer_.apply_all();
+        apply_updates();
         order_->drop();
         optimizer_.drop_gradients();
         losses_.clear();
@@ -117,22 +125,32 @@ class CausalLmStudent final : public Student {
 
     StepStats finish_step(double learning_rate) override {
         // Only a step without any target token leaves updates pending here.
-        optimizer_.apply_all();
+        apply_updates();
         if (!ranks_) {
             order_->complete();
             return close_step(losses_, optimizer_, learning_rate, training_.max_grad_norm);
         }
-        ranks_->complete(*order_, losses_);
-        return close_step(losses_, optimizer_, learning_rate, training_.max_grad_norm,
-                          [this](StepStats& stats) { ranks_->agree(stats); });
+        const bool any = ranks_->complete(losses_);
+        StepStats stats = losses_.read(ranks_->gradient_norm());
+        losses_.clear();
+        ranks_->agree(stats);
+        update_parameters(stats, optimizer_, learning_rate, training_.max_grad_norm, any);
+        ranks_->share_weights();
+        return stats;
     }
 
     StepSums of_all_ranks(const StepSums& mine) override { return ranks_ ? ranks_->sum(mine) : mine; }
 
+    void attend_last_snapshot() override {
+        if (ranks_) {
+            ranks_->attend_last_snapshot();
+        }
+    }
+
     bool apply_one_pending_update() override { return optimizer_.apply_next(); }
 
     EvalStats evaluate(const MicroBatch& batch) override {
-        optimizer_.apply_all();
+        apply_updates();
         std::unique_ptr<TensorBatch> answered;
         if (batch.targets) {
             StagingOptions options = staging_options(true);
@@ -148,12 +166,12 @@ class CausalLmStudent final : public Student {
     }
 
     std::vector<std::int32_t> sample(const std::vector<std::int32_t>& prompt, const SampleOptions& options) override {
-        optimizer_.apply_all();
+        apply_updates();
         return sample_tokens(*network_, prompt, options);
     }
 
     std::shared_ptr<const StudentSnapshot> snapshot(const RunState& state) override {
-        optimizer_.apply_all();
+        apply_updates();
         SnapshotContent content;
         content.run = state;
         content.adam_steps = optimizer_.steps();
@@ -167,9 +185,9 @@ class CausalLmStudent final : public Student {
         content.write_model = [model = std::move(model)](const fs::path& folder) {
             return write_model_folder(folder, model);
         };
-        content.optimizer = optimizer_.state();
-        for (NamedTensor& named : content.optimizer) {
-            named.tensor = host_copy(named.tensor);
+        content.optimizer = ranks_ ? ranks_->collect_state() : optimizer_.state();
+        for (std::size_t i = 0; !ranks_ && i < content.optimizer.size(); ++i) {
+            content.optimizer[i].tensor = host_copy(content.optimizer[i].tensor);
         }
         return make_student_snapshot(std::move(content));
     }
@@ -186,7 +204,7 @@ class CausalLmStudent final : public Student {
     void set_export_tokenizer(ExportTokenizer tokenizer) override { tokenizer_ = std::move(tokenizer); }
 
     bool round_to_export() override {
-        optimizer_.apply_all();
+        apply_updates();
         const torch::NoGradGuard no_grad;
         bool rounded = false;
         for (ParameterGroup& group : network_->groups()) {
@@ -202,7 +220,7 @@ class CausalLmStudent final : public Student {
 
     Result<RunState> restore(const fs::path& checkpoint_folder) override {
         // Pending updates must run before the read, or they would change its result. If it fails, they were due anyway.
-        optimizer_.apply_all();
+        apply_updates();
         Result<CheckpointManifest> manifest =
             load_student_checkpoint(checkpoint_folder, network_->canonical_config(),
                                     trained_masters(all_parameters(network_->groups())), optimizer_.state());
@@ -231,6 +249,19 @@ class CausalLmStudent final : public Student {
     }
 
   private:
+    /// A rank that owns a part of the weights sends them one group after the other.
+    [[nodiscard]] UpdateMode update_mode() const {
+        const bool shares = ranks_ && training_.shard_optimizer;
+        return shares || (training_.parallel && training_.overlap_optimizer) ? UpdateMode::lazy : UpdateMode::serial;
+    }
+
+    void apply_updates() {
+        optimizer_.apply_all();
+        if (ranks_) {
+            ranks_->arrive_all();
+        }
+    }
+
     [[nodiscard]] StagingOptions staging_options(bool with_teacher) const {
         return StagingOptions{network_->vocabulary_size(), with_teacher, training_.temperature, network_->device(),
                               teacher_head_};
@@ -259,14 +290,15 @@ class CausalLmStudent final : public Student {
     TrainingSpec training_;
     bool with_teacher_;
     ExportTokenizer tokenizer_;
-    Tensor teacher_head_;  // undefined: the teacher sends no hidden states
-    LayeredOptimizer optimizer_;
-    std::uint64_t staged_ = 0;  // used by the staging thread
+    Tensor teacher_head_;        // undefined: the teacher sends no hidden states
+    std::uint64_t staged_ = 0;   // used by the staging thread
+    std::vector<bool> present_;  // used by the staging thread: groups with targets in the step
     std::shared_ptr<GradientOrder> order_;
     std::mutex updating_;                // of optimizer_ in train()
     StepLosses losses_;                  // of the current step
-    std::optional<RankStep> ranks_;      // empty: there is one rank
     std::unique_ptr<StagingRing> ring_;  // used by the staging thread; null on the CPU
+    std::unique_ptr<RankStep> ranks_;    // null: there is one rank
+    LayeredOptimizer optimizer_;
 };
 
 }  // namespace

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <functional>
-#include <set>
-#include <span>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
+
+#include "base/scope_exit.hpp"
+#include "models/optimizers/gradient_norm.hpp"
+#include "models/training/student_snapshot.hpp"
 
 namespace distilld::models {
 
@@ -17,22 +21,8 @@ namespace {
 
 using torch::Tensor;
 
-/// Bytes of gradients that are sent at once.
-constexpr std::int64_t kBucketBytes = std::int64_t{32} << 20;
-/// Elements: each tensor of a bucket begins at a multiple, as if it had its own memory.
-constexpr std::int64_t kElementsAligned = 16;
-
-std::int64_t padded(const Tensor& tensor) {
-    return (tensor.numel() + kElementsAligned - 1) / kElementsAligned * kElementsAligned;
-}
-
-std::span<const std::byte> bytes_of(const Tensor& tensor) {
-    return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
-}
-
-std::span<std::byte> writable_bytes_of(const Tensor& tensor) {
-    return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
-}
+/// What rank 0 tells the others, if they share the optimizer's state.
+enum class Word : std::uint8_t { exchange, state };
 
 /// What a rank tells of its step: for each micro-batch with targets its group and losses, and for each master whether
 /// it has a gradient.
@@ -66,151 +56,228 @@ struct Report {
     }
 };
 
-/// Adds along the plan. Where the total is: rank 0; elsewhere nothing is held afterwards.
-template <typename Sum, typename Add, typename Send, typename Receive>
-void add_along(const SumPlan& plan, std::uint32_t rank, std::map<SumNode, Sum>& held, const Add& add, const Send& send,
-               const Receive& receive) {
-    for (const SumStep& step : plan.steps) {
-        if (step.to == rank) {
-            add(held.at(step.node), step.from == rank ? held.at(step.more) : receive(step.from));
-        } else if (step.from == rank) {
-            send(held.at(step.more), step.to);
-        }
-        if (step.from == rank) {
-            held.erase(step.more);
-        }
+/// Owners of the groups: the next one in the order of backward goes to whoever has least.
+std::vector<std::uint32_t> owners_of(std::span<const ParameterGroup> groups, std::uint32_t ranks) {
+    std::vector<std::uint64_t> held(ranks, 0);
+    std::vector<std::uint32_t> owners(groups.size(), 0);
+    for (std::size_t i = groups.size(); i-- > 0;) {
+        const auto least = std::ranges::min_element(held);
+        *least += trainable_count(groups.subspan(i, 1));
+        owners[i] = static_cast<std::uint32_t>(least - held.begin());
     }
-    if (plan.root != 0 && rank == plan.root) {
-        send(held.begin()->second, 0);
-        held.clear();
-    } else if (plan.root != 0 && rank == 0) {
-        held.emplace(SumNode{}, receive(plan.root));
-    }
+    return owners;
 }
 
 }  // namespace
 
-void RankStep::complete(GradientOrder& order, StepLosses& losses) {
-    const torch::NoGradGuard no_grad;
-    std::vector<Nodes> sums;
-    std::set<SumNode> nodes;  // that this rank holds
-    Report mine;
-    for (const Tensor& master : masters_) {
-        sums.push_back(order.take_sums(master));
-        mine.used.push_back(static_cast<std::uint8_t>(!sums.back().empty()));
-        for (const auto& [node, sum] : sums.back()) {
-            nodes.insert(node);
+RankStep::RankStep(RankExchange& ranks, const TrainingSpec& training, std::span<const ParameterGroup> groups,
+                   std::shared_ptr<GradientOrder> order)
+    : ranks_(ranks),
+      groups_(training.gradient_groups),
+      sharded_(training.shard_optimizer),
+      owners_(owners_of(groups, ranks.count())),
+      masters_(masters_of(groups)),
+      order_(std::move(order)),
+      gradients_(make_gradients(groups_)),
+      weights_(groups.size()) {}
+
+std::vector<RankStep::Master> RankStep::masters_of(std::span<const ParameterGroup> groups) {
+    std::vector<Master> masters;
+    for (std::size_t group = 0; group < groups.size(); ++group) {
+        for (const Parameter& parameter : groups[group].parameters) {
+            if (parameter.trainable) {
+                masters.push_back({parameter.master, group});
+            }
         }
     }
+    return masters;
+}
+
+RankGradients RankStep::make_gradients(std::uint32_t groups) const {
+    std::vector<Tensor> tensors;
+    std::vector<BucketedMaster> backward;
+    for (const Master& master : masters_) {
+        backward.push_back({tensors.size(), master.tensor.numel(), owners_[master.group]});
+        tensors.push_back(master.tensor);
+    }
+    // Backward begins with the head, and with it the table that it may share with the embedding.
+    std::ranges::reverse(backward);
+    std::ranges::stable_partition(
+        backward, [&](const BucketedMaster& one) { return order_->tied_table().is_same(tensors[one.master]); });
+    return {ranks_, groups, std::move(tensors), backward, !sharded_, order_};
+}
+
+RankStep::~RankStep() {
+    if (done_.valid()) {
+        ranks_.abandon();
+        begun_.reset();
+        done_.wait();
+    }
+}
+
+void RankStep::begin(std::vector<bool> present, std::uint64_t last) {
+    launch();
+    std::exchange(begun_, std::nullopt)->set_value({std::move(present), last});
+}
+
+void RankStep::launch() {
+    if (done_.valid()) {
+        return;
+    }
+    served_ = false;
+    begun_.emplace();
+    done_ = std::async(std::launch::async, [this, begun = begun_->get_future()]() mutable {
+        const torch::NoGradGuard no_grad;
+        const ScopeExit nothing_more([this] {
+            served_ = true;
+            served_.notify_all();
+        });
+        const bool leads = ranks_.rank() == 0;
+        Word word = Word::exchange;
+        const std::span one(&word, 1);
+        while (sharded_ && !leads) {
+            ranks_.receive(std::as_writable_bytes(one), 0);
+            if (word == Word::exchange) {
+                break;
+            }
+            send_state();
+            served_ = true;
+            served_.notify_all();
+        }
+        served_ = true;
+        served_.notify_all();
+        const RankGradients::Begun mine = begun.get();
+        for (std::uint32_t other = 1; sharded_ && leads && other < ranks_.count(); ++other) {
+            ranks_.send(std::as_bytes(one), other);
+        }
+        return gradients_.exchange(mine);
+    });
+}
+
+bool RankStep::complete(StepLosses& losses) {
+    const torch::NoGradGuard no_grad;
+    Report mine;
     for (const StepLosses::OfMicroBatch& one : losses.take()) {
         Report::Losses read{one.group, {}};
         const Tensor values = one.sums.to(torch::kCPU);
         std::memcpy(read.values.data(), values.const_data_ptr(), sizeof(read.values));
         mine.losses.push_back(read);
     }
-    std::vector<bool> present(groups_, false);
+    launch();
+    if (begun_) {
+        RankGradients::Begun begun{std::vector<bool>(groups_, false), std::nullopt};
+        for (const Report::Losses& one : mine.losses) {
+            begun.present.at(one.group) = true;
+        }
+        std::exchange(begun_, std::nullopt)->set_value(std::move(begun));
+    }
+    RankGradients::Exchanged found = done_.get();
+    mine.used.assign(found.used.begin(), found.used.end());
     std::vector<std::uint8_t> used(masters_.size(), 0);
     std::uint64_t micro_batch = 0;
     for (const std::string& text : ranks_.gather(mine.text())) {
         const Report report = Report::read(text, masters_.size());
         std::ranges::transform(used, report.used, used.begin(), std::bit_or());
         for (const Report::Losses& one : report.losses) {
-            present.at(one.group) = true;
             losses.add(micro_batch++, {static_cast<std::uint32_t>(one.group),
                                        torch::tensor(torch::ArrayRef(one.values), torch::kDouble)});
         }
     }
-    const SumPlan plan = plan_sum(present, ranks_.count());
-    if (!plan.empty) {
-        for (std::size_t begin = 0; begin < masters_.size();) {
-            begin = sum_bucket(plan, nodes, used, begin, sums);
+    for (std::size_t master = 0; master < masters_.size(); ++master) {
+        if (used[master] != 0) {
+            masters_[master].tensor.mutable_grad() = std::move(found.gradients[master]);
         }
-        if (order.tied_table().defined()) {
-            std::map<SumNode, RowSums> rows = order.take_kept_rows();
-            for (const SumNode& node : nodes) {
-                rows.try_emplace(node);
+    }
+    if (!found.plan.empty && order_->tied_table().defined()) {
+        const RowSums total = gradients_.sum_kept_rows(found);
+        if (order_->tied_table().grad().defined()) {
+            order_->add_kept_rows(total);
+        }
+    }
+    order_->drop();
+    return !std::ranges::all_of(used, [](std::uint8_t one) { return one == 0; });
+}
+
+Tensor RankStep::gradient_norm() {
+    std::vector<Tensor> gradients;
+    std::vector<double> squares(masters_.size(), 0);
+    std::vector<std::size_t> masters;  // of the gradients
+    for (std::size_t master = 0; master < masters_.size(); ++master) {
+        if (const Tensor& gradient = masters_[master].tensor.grad(); gradient.defined()) {
+            gradients.push_back(gradient);
+            masters.push_back(master);
+        }
+    }
+    if (!sharded_) {
+        return l2_norm_scalar(gradients);
+    }
+    const std::vector<double> own = squared_norms(gradients, at::get_num_threads());
+    for (std::size_t i = 0; i < own.size(); ++i) {
+        squares[masters[i]] = own[i];
+    }
+    const auto bytes = std::as_bytes(std::span(squares));
+    // Each is another rank's or 0.
+    std::vector<double> all(masters_.size(), 0);
+    for (const std::string& text :
+         ranks_.gather(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()))) {
+        if (text.size() != bytes.size()) {
+            throw std::runtime_error("another rank trains another network: it has " +
+                                     std::to_string(text.size() / sizeof(double)) + " gradients");
+        }
+        for (std::size_t master = 0; master < masters_.size(); ++master) {
+            double square = 0;
+            std::memcpy(&square, text.data() + master * sizeof(double), sizeof(double));
+            all[master] += square;
+        }
+    }
+    return torch::scalar_tensor(std::sqrt(std::accumulate(all.begin(), all.end(), 0.0)), torch::kDouble);
+}
+
+void RankStep::agree(StepStats& stats) {
+    static_assert(std::is_trivially_copyable_v<StepStats>);
+    ranks_.broadcast(std::as_writable_bytes(std::span(&stats, 1)));
+}
+
+void RankStep::share_weights() {
+    if (!sharded_ || !optimizer_->pending()) {
+        return;
+    }
+    std::size_t master = 0;
+    for (std::size_t group = 0; group < owners_.size(); ++group) {
+        optimizer_->apply(group);
+        for (; master < masters_.size() && masters_[master].group == group; ++master) {
+            const Tensor& tensor = masters_[master].tensor;
+            if (owners_[group] != ranks_.rank()) {
+                weights_[group].push_back(ranks_.begin_receive(writable_bytes_of(tensor), owners_[group]));
+                continue;
             }
-            order.add_kept_rows(sum_rows(plan, order.tied_table(), std::move(rows)));
+            for (std::uint32_t other = 0; other < ranks_.count(); ++other) {
+                if (other != ranks_.rank()) {
+                    weights_[group].push_back(ranks_.begin_send(bytes_of(tensor), other));
+                }
+            }
         }
     }
-    order.drop();
 }
 
-std::size_t RankStep::sum_bucket(const SumPlan& plan, const std::set<SumNode>& nodes,
-                                 const std::vector<std::uint8_t>& used, std::size_t begin,
-                                 std::vector<Nodes>& sums) const {
-    struct Part {
-        std::size_t master;
-        std::int64_t offset;
-    };
-    std::vector<Part> parts;
-    std::int64_t size = 0;
-    std::size_t end = begin;
-    for (; end < masters_.size() && size * std::int64_t{8} < kBucketBytes; ++end) {
-        if (used[end] != 0) {
-            parts.push_back({end, size});
-            size += padded(masters_[end]);
+void RankStep::arrive(std::size_t group) {
+    if (weights_[group].empty()) {
+        return;
+    }
+    for (const auto& transfer : std::exchange(weights_[group], {})) {
+        transfer->wait();
+    }
+    for (const Master& master : masters_) {
+        if (master.group == group && owners_[group] != ranks_.rank()) {
+            master.tensor.unsafeGetTensorImpl()->bump_version();  // see compute_weight()
         }
     }
-    if (parts.empty()) {
-        return end;
-    }
-    const auto options = masters_[begin].options().requires_grad(false);
-    const auto place_of = [&](const Tensor& bucket, const Part& part) {
-        const Tensor& master = masters_[part.master];
-        return bucket.narrow(0, part.offset, master.numel()).view(master.sizes());
-    };
-    Nodes held;
-    for (const SumNode& node : nodes) {
-        held.emplace(node, torch::zeros({size}, options));
-    }
-    for (const Part& part : parts) {
-        for (const auto& [node, sum] : std::exchange(sums[part.master], {})) {
-            place_of(held.at(node), part).copy_(sum);
-        }
-    }
-    add_along(
-        plan, ranks_.rank(), held, [](Tensor& total, const Tensor& more) { total.add_(more); },
-        [&](const Tensor& bucket, std::uint32_t to) { ranks_.send(bytes_of(bucket), to); },
-        [&](std::uint32_t from) {
-            const Tensor bucket = torch::empty({size}, options);
-            ranks_.receive(writable_bytes_of(bucket), from);
-            return bucket;
-        });
-    const Tensor total = held.empty() ? torch::empty({size}, options) : held.begin()->second;
-    ranks_.broadcast(writable_bytes_of(total));
-    for (const Part& part : parts) {
-        masters_[part.master].mutable_grad() = place_of(total, part);
-    }
-    return end;
 }
 
-RowSums RankStep::sum_rows(const SumPlan& plan, const Tensor& table, std::map<SumNode, RowSums> held) const {
-    const auto options = table.options().requires_grad(false);
-    // Calls `pass` for the number of rows, their ids and the rows.
-    const auto pass_all = [&](RowSums& sums, const auto& pass) {
-        std::int64_t count = sums.ids.defined() ? sums.ids.size(0) : 0;
-        pass(std::as_writable_bytes(std::span(&count, 1)));
-        if (!sums.ids.defined() || sums.ids.size(0) != count) {
-            sums = {torch::empty({count}, torch::kLong), torch::empty({count, table.size(1)}, options)};
-        }
-        sums.rows = sums.rows.contiguous();
-        pass(writable_bytes_of(sums.ids));
-        pass(writable_bytes_of(sums.rows));
-    };
-    const auto receive = [&](std::uint32_t from) {
-        RowSums sums;
-        pass_all(sums, [&](std::span<std::byte> bytes) { ranks_.receive(bytes, from); });
-        return sums;
-    };
-    const auto send = [&](RowSums& sums, std::uint32_t to) {
-        pass_all(sums, [&](std::span<std::byte> bytes) { ranks_.send(bytes, to); });
-    };
-    add_along(
-        plan, ranks_.rank(), held, [](RowSums& total, const RowSums& more) { add_sum(total, more); }, send, receive);
-    RowSums total = held.empty() ? RowSums{} : std::move(held.begin()->second);
-    pass_all(total, [&](std::span<std::byte> bytes) { ranks_.broadcast(bytes); });
-    return total;
+void RankStep::arrive_all() {
+    for (std::size_t group = 0; group < weights_.size(); ++group) {
+        arrive(group);
+    }
 }
 
 StepSums RankStep::sum(const StepSums& mine) {
@@ -226,12 +293,47 @@ StepSums RankStep::sum(const StepSums& mine) {
         total.positions += one.positions;
         total.padding += one.padding;
     }
+    if (sharded_ && ranks_.rank() != 0) {
+        launch();
+    }
     return total;
 }
 
-void RankStep::agree(StepStats& stats) {
-    static_assert(std::is_trivially_copyable_v<StepStats>);
-    ranks_.broadcast(std::as_writable_bytes(std::span(&stats, 1)));
+NamedTensors RankStep::collect_state() {
+    const Word word = Word::state;
+    for (std::uint32_t other = 1; sharded_ && ranks_.rank() == 0 && other < ranks_.count(); ++other) {
+        ranks_.send(std::as_bytes(std::span(&word, 1)), other);
+    }
+    NamedTensors all;
+    for (std::size_t group = 0; group < owners_.size(); ++group) {
+        for (NamedTensor& state : optimizer_->state_of(group)) {
+            if (owns(group)) {
+                state.tensor = host_copy(state.tensor);
+            } else {
+                state.tensor = torch::empty(state.tensor.sizes(), state.tensor.scalar_type());
+                ranks_.receive(writable_bytes_of(state.tensor), owners_[group]);
+            }
+            all.push_back(std::move(state));
+        }
+    }
+    return all;
+}
+
+void RankStep::send_state() {
+    for (std::size_t group = 0; group < owners_.size(); ++group) {
+        for (const NamedTensor& state : optimizer_->state_of(group)) {
+            if (owns(group)) {
+                ranks_.send(bytes_of(state.tensor), 0);
+            }
+        }
+    }
+}
+
+void RankStep::attend_last_snapshot() noexcept {
+    if (sharded_ && ranks_.rank() != 0) {
+        launch();
+        served_.wait(false);
+    }
 }
 
 }  // namespace distilld::models

@@ -2,51 +2,96 @@
 
 #include <torch/torch.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <set>
-#include <utility>
+#include <future>
+#include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "models/network/gradient_order.hpp"
+#include "models/network/parameter.hpp"
+#include "models/optimizers/layered_optimizer.hpp"
+#include "models/training/rank_gradients.hpp"
 #include "models/training/train_step.hpp"
 #include "pipeline/core/ranks/rank_exchange.hpp"
-#include "pipeline/core/ranks/sum_plan.hpp"
 
 namespace distilld::models {
 
-/// The end of a step for one of several ranks: gradients and losses become those of all ranks, with the bits of one
-/// rank that trains on all micro-batches. On the CPU. Compute thread; blocks until the other ranks have come as far,
-/// and throws what the exchange throws.
+/// The steps of one of several ranks: gradients and losses become those of all ranks, with the bits of one rank that
+/// trains on all micro-batches. On the CPU. A thread of its own exchanges gradients while backward computes others.
+///
+/// With training.shard_optimizer (ZeRO-1: Rajbhandari et al., arXiv 1910.02054), each parameter group has an owner
+/// among the ranks. Only the owner gets the group's gradient, keeps its optimizer state and updates it. It sends the
+/// others the new weights.
+///
+/// Compute thread, but for arrive(). Calls block until the other ranks have come as far, and throw what the exchange
+/// throws.
 class RankStep {
   public:
-    /// `groups`: training.gradient_groups, a multiple of the ranks. `masters`: the trained ones, in the same order on
-    /// every rank.
-    RankStep(RankExchange& ranks, std::uint32_t groups, std::vector<torch::Tensor> masters)
-        : ranks_(ranks), groups_(groups), masters_(std::move(masters)) {}
+    RankStep(RankExchange& ranks, const TrainingSpec& training, std::span<const ParameterGroup> groups,
+             std::shared_ptr<GradientOrder> order);
+    RankStep(const RankStep&) = delete;
+    RankStep& operator=(const RankStep&) = delete;
+    /// Abandons the exchange if it is under way.
+    ~RankStep();
 
-    /// As GradientOrder::complete(), with the gradients and losses of all ranks.
-    void complete(GradientOrder& order, StepLosses& losses);
+    /// Whether this rank keeps the optimizer state of a parameter group.
+    [[nodiscard]] bool owns(std::size_t group) const { return !sharded_ || owners_.at(group) == ranks_.rank(); }
+    /// Before the first step. Outlives this.
+    void set_optimizer(LayeredOptimizer& optimizer) { optimizer_ = &optimizer; }
+
+    /// This rank's last micro-batch of the step is about to train, with ticket `last`: gradients are sent as soon as it
+    /// has added to them. `present[g]`: group g has micro-batches with targets here. Without this call, complete()
+    /// sends everything.
+    void begin(std::vector<bool> present, std::uint64_t last);
+    /// As GradientOrder::complete(), with the gradients and losses of all ranks. Whether there are any gradients.
+    [[nodiscard]] bool complete(StepLosses& losses);
+    /// The norm of all gradients ([], fp64), after complete().
+    [[nodiscard]] torch::Tensor gradient_norm();
     /// The figures of rank 0, so that all ranks take the same decision.
     void agree(StepStats& stats);
+    /// With shard_optimizer: applies the pending updates of the groups that this rank owns, and begins to exchange the
+    /// new weights.
+    void share_weights();
+    /// Waits for the group's new weights. One thread at a time.
+    void arrive(std::size_t group);
+    void arrive_all();
+    /// Ends a step.
     [[nodiscard]] StepSums sum(const StepSums& mine);
 
-  private:
-    using Nodes = std::map<SumNode, torch::Tensor>;
+    /// On rank 0, between steps: copies in host memory of LayeredOptimizer::state(), from all ranks.
+    [[nodiscard]] NamedTensors collect_state();
+    /// On the others, after the last step: until rank 0 has its copies, or is gone.
+    void attend_last_snapshot() noexcept;
 
-    /// Sums the gradients of some masters from `begin` on over the ranks, which becomes their .grad, and returns the
-    /// next one. `nodes`: those that this rank holds sums of. `used`: the masters with a gradient.
-    [[nodiscard]] std::size_t sum_bucket(const SumPlan& plan, const std::set<SumNode>& nodes,
-                                         const std::vector<std::uint8_t>& used, std::size_t begin,
-                                         std::vector<Nodes>& sums) const;
-    /// On every rank.
-    [[nodiscard]] RowSums sum_rows(const SumPlan& plan, const torch::Tensor& table,
-                                   std::map<SumNode, RowSums> held) const;
+  private:
+    struct Master {
+        torch::Tensor tensor;
+        std::size_t group = 0;  ///< of parameters
+    };
+
+    [[nodiscard]] static std::vector<Master> masters_of(std::span<const ParameterGroup> groups);
+    [[nodiscard]] RankGradients make_gradients(std::uint32_t groups) const;
+    /// Starts the step's exchange, which waits for `begun_`. With shard_optimizer, ranks other than 0 answer rank 0
+    /// until then.
+    void launch();
+    void send_state();
 
     RankExchange& ranks_;
-    std::uint32_t groups_;
-    std::vector<torch::Tensor> masters_;
+    std::uint32_t groups_;  ///< of micro-batches
+    bool sharded_;
+    std::vector<std::uint32_t> owners_;  ///< of parameter groups
+    std::vector<Master> masters_;        ///< the trained ones, in forward order
+    std::shared_ptr<GradientOrder> order_;
+    LayeredOptimizer* optimizer_ = nullptr;
+    RankGradients gradients_;
+    std::vector<std::vector<std::unique_ptr<RankExchange::Transfer>>> weights_;  ///< by group: on their way
+    std::atomic<bool> served_ = false;                                           ///< a state was sent, or none will be
+    std::optional<std::promise<RankGradients::Begun>> begun_;                    ///< of the exchange that is under way
+    std::future<RankGradients::Exchanged> done_;
 };
 
 }  // namespace distilld::models

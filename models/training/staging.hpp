@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "models/losses/distill_loss.hpp"
 #include "models/network/document_groups.hpp"
@@ -18,7 +19,9 @@ namespace distilld::models {
 struct TensorBatch final : StagedBatch {
     std::uint64_t number = 0;        ///< of the micro-batch, over the whole job
     std::unique_ptr<Ticket> ticket;  ///< null: gradients are added at once
-    torch::Tensor input_ids;         ///< [B, T] int64; with `documents`, [1, N]
+    /// Of the last micro-batch that this process trains on in a step: which gradient groups have targets.
+    std::vector<bool> present_in_step{};
+    torch::Tensor input_ids;   ///< [B, T] int64; with `documents`, [1, N]
     DocumentGroups documents;  ///< for rows with several documents: only these, the longest first, without padding
     torch::Tensor rows;        ///< [n] int64: positions of input_ids that carry loss; undefined: all do
     DistillTargets targets;    ///< for these n positions

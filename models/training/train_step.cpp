@@ -144,18 +144,19 @@ StepStats StepLosses::read(const torch::Tensor& gradient_norm) const {
     return stats;
 }
 
-StepStats close_step(StepLosses& losses, LayeredOptimizer& optimizer, double learning_rate, double max_grad_norm,
-                     const std::function<void(StepStats&)>& settle) {
-    StepStats stats = losses.read(optimizer.gradient_norm_scalar());
-    losses.clear();
-    if (settle) {
-        settle(stats);
-    }
+void update_parameters(const StepStats& stats, LayeredOptimizer& optimizer, double learning_rate, double max_grad_norm,
+                       bool others_have_gradients) {
     if (stats.finite) {
-        optimizer.finish_step(learning_rate, clip_coefficient(max_grad_norm, stats.grad_norm));
+        optimizer.finish_step(learning_rate, clip_coefficient(max_grad_norm, stats.grad_norm), others_have_gradients);
     } else {
         optimizer.drop_gradients();
     }
+}
+
+StepStats close_step(StepLosses& losses, LayeredOptimizer& optimizer, double learning_rate, double max_grad_norm) {
+    const StepStats stats = losses.read(optimizer.gradient_norm_scalar());
+    losses.clear();
+    update_parameters(stats, optimizer, learning_rate, max_grad_norm);
     return stats;
 }
 

@@ -3,7 +3,6 @@
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -58,9 +57,12 @@ class StepLosses {
     std::map<std::uint64_t, OfMicroBatch> of_tickets_;
 };
 
-/// Ends a step whose gradients are complete: reads and clears the losses, and updates the parameters with clipped
-/// gradients, or drops the gradients if losses or norm are not finite. `settle` may change what was read.
-StepStats close_step(StepLosses& losses, LayeredOptimizer& optimizer, double learning_rate, double max_grad_norm,
-                     const std::function<void(StepStats&)>& settle = {});
+/// Updates the parameters with clipped gradients, or drops the gradients if losses or norm are not finite.
+/// `others_have_gradients`: as in LayeredOptimizer::finish_step().
+void update_parameters(const StepStats& stats, LayeredOptimizer& optimizer, double learning_rate, double max_grad_norm,
+                       bool others_have_gradients = false);
+
+/// Ends a step whose gradients are complete: reads and clears the losses, and updates the parameters.
+StepStats close_step(StepLosses& losses, LayeredOptimizer& optimizer, double learning_rate, double max_grad_norm);
 
 }  // namespace distilld::models

@@ -115,6 +115,7 @@ struct MicroBatch {
     std::uint64_t step_target_tokens = 0;   ///< target tokens of the whole step: the loss divides by it
     std::uint32_t index = 0;                ///< among the micro-batches of the step
     std::uint64_t own_number = 0;           ///< among those that this process trains on
+    bool ends_step = false;                 ///< of these, the last one of its step
 };
 
 }  // namespace distilld

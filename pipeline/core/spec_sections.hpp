@@ -219,7 +219,8 @@ struct TrainingSpec {
     bool replicas_auto = true;   ///< replicas was "auto": chosen by the network's size before step 0
     /// Groups of a step's micro-batches: gradients are summed within each, and the groups' sums by a fixed tree.
     std::uint32_t gradient_groups = 1;
-    std::uint32_t ranks = 1;  ///< workers on this machine that share the micro-batches of each step
+    std::uint32_t ranks = 1;       ///< workers on this machine that share the micro-batches of each step
+    bool shard_optimizer = false;  ///< each rank keeps the optimizer's state of a part of the layers
     std::optional<std::uint64_t> max_steps;
     std::optional<double> epochs;
     double learning_rate = 1e-4;

@@ -36,7 +36,7 @@ PlannedBatch BatchSource::batch(std::uint64_t number) {
     const std::uint32_t index = steps_.index_of(number);
     const std::uint64_t of_all = whole_steps_.first_of(step) + index;
     auto tokens = std::make_shared<const TokenBatch>(dataset_->batch(of_all, plan_.rows_of(of_all)));
-    PlannedBatch planned{std::move(tokens), found->second, index, number};
+    PlannedBatch planned{std::move(tokens), found->second, index, number, steps_.step_of(number + 1) != step};
     if (mixed_) {
         split(planned);
     }

@@ -19,6 +19,7 @@ struct PlannedBatch {
     std::uint64_t step_target_tokens = 0;  ///< of all micro-batches of the step
     std::uint32_t index = 0;               ///< among the micro-batches of the step
     std::uint64_t number = 0;              ///< among those that this process trains on
+    bool ends_step = false;                ///< of these, the last one of its step
     /// Only if rows name their teachers: the rows of each teacher, in the order of the teachers. A teacher may have
     /// none. row_ids are the numbers in the teacher's own dataset. Empty: all rows go to one teacher.
     std::vector<std::shared_ptr<const TokenBatch>> parts{};

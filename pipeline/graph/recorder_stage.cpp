@@ -199,7 +199,11 @@ asio::awaitable<void> RecorderStage::checkpoint_when_due() {
 
 asio::awaitable<void> RecorderStage::last_checkpoint() {
     const bool nothing_new = outcome_.steps_done == options_.first_step;
-    if (!hooks_.commit_checkpoint || ((nothing_new || forgoes_last_) && !whole())) {
+    if ((nothing_new || forgoes_last_) && !whole()) {
+        co_return;
+    }
+    if (!hooks_.commit_checkpoint) {
+        co_await run_on(executors_.compute, [this] { student_.attend_last_snapshot(); });
         co_return;
     }
     if (nothing_new) {

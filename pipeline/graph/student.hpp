@@ -139,6 +139,10 @@ class Student {
     /// Copies weights, optimizer state and `state`. Pending updates are applied first.
     virtual std::shared_ptr<const StudentSnapshot> snapshot(const RunState& state) = 0;
 
+    /// On a rank that writes no checkpoints, instead of the last snapshot(): until the rank that writes them has what
+    /// it needs, or is gone.
+    virtual void attend_last_snapshot() {}
+
     /// Sets the head for the teacher's hidden states: before the first micro-batch that has some, and not while any is
     /// staged. Copied to the device, in bf16 if head and student are bf16, else in fp32. The error says why it does not
     /// fit.

@@ -61,9 +61,12 @@ def hash_of(folder):
     return jobs.sha256(folder / "model.safetensors")
 
 
-@pytest.mark.parametrize(("ranks", "replicas"), [(2, 1), (4, 1), (2, 2), (1, 4)])
-def test_ranks_and_replicas_give_the_bits_of_one(distilld, spec, alone, tmp_path, ranks, replicas):
-    file = jobs.write_spec(tmp_path / "spec.json", of(spec, tmp_path / "student", ranks=ranks, replicas=replicas))
+@pytest.mark.parametrize(
+    ("ranks", "replicas", "shard"), [(2, 1, False), (4, 1, False), (2, 2, False), (1, 4, False), (4, 2, True)]
+)
+def test_ranks_and_replicas_give_the_bits_of_one(distilld, spec, alone, tmp_path, ranks, replicas, shard):
+    changed = of(spec, tmp_path / "student", ranks=ranks, replicas=replicas, shard_optimizer=shard)
+    file = jobs.write_spec(tmp_path / "spec.json", changed)
     run = distilld.run("run", file, "--report", tmp_path / "report.json")
     assert hash_of(tmp_path / "student") == alone
     tokens = json.loads((tmp_path / "report.json").read_text())["last"]["tokens"]
@@ -130,7 +133,8 @@ def test_a_job_of_the_service_goes_on_when_a_rank_was_killed(module_service, spe
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("started", [0, 1])  # the last one is rank 0
 def test_a_run_goes_on_without_a_rank_that_is_lost(distilld, spec, alone, tmp_path, number, started):
-    long = jobs.changed(of(spec, tmp_path / "student", ranks=2), {"/checkpoint/every_steps": 1})
+    shard = number == signal.SIGKILL
+    long = jobs.changed(of(spec, tmp_path / "student", ranks=2, shard_optimizer=shard), {"/checkpoint/every_steps": 1})
     run = distilld.start("run", jobs.write_spec(tmp_path / "spec.json", long))
     workers = sorted(run.workers(2))
     wait_until(lambda: list((tmp_path / "student" / "checkpoints").glob("step-*")), "a checkpoint")
@@ -144,12 +148,14 @@ def test_a_run_goes_on_without_a_rank_that_is_lost(distilld, spec, alone, tmp_pa
 
 
 def test_the_number_of_ranks_changes_at_a_checkpoint(distilld, spec, alone, tmp_path):
-    slow = jobs.changed(of(spec, tmp_path / "student", ranks=2), {"/checkpoint/every_steps": 1})
+    two = of(spec, tmp_path / "student", ranks=2, shard_optimizer=True)
+    slow = jobs.changed(two, {"/checkpoint/every_steps": 1})
     first = distilld.start("run", jobs.write_spec(tmp_path / "spec.json", slow))
     wait_until(lambda: list((tmp_path / "student" / "checkpoints").glob("step-*")), "a checkpoint")
     first.send(signal.SIGINT)
     assert first.wait() in (0, 130), first.describe()
-    distilld.run("run", tmp_path / "spec.json", "--resume", "--set", "training.ranks=4")
+    four = ("--set", "training.ranks=4", "--set", "training.shard_optimizer=false")
+    distilld.run("run", tmp_path / "spec.json", "--resume", *four)
     assert hash_of(tmp_path / "student") == alone
 
 

@@ -2,6 +2,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 namespace distilld {
@@ -32,17 +33,28 @@ struct SumStep {
     SumNode more;
     std::uint32_t to = 0;
     std::uint32_t from = 0;
+    std::uint32_t round = 0;  ///< needs only results of earlier rounds
 };
 
 /// How ranks add what each has summed over its own range of groups, so that the result has the bits of one rank that
 /// sums all groups.
 struct SumPlan {
     std::vector<SumStep> steps;  ///< in this order
-    std::uint32_t root = 0;      ///< the rank that holds the total afterwards
-    bool empty = true;           ///< there is no addend
+    std::uint32_t rounds = 0;
+    std::uint32_t root = 0;  ///< the rank that holds the total afterwards
+    SumNode total;           ///< and as what
+    bool empty = true;       ///< there is no addend
 };
 
-/// `present[g]`: group g has addends.
-[[nodiscard]] SumPlan plan_sum(const std::vector<bool>& present, std::uint32_t ranks);
+/// The total among the sums that the root holds after the steps.
+template <class Sum>
+[[nodiscard]] Sum& total_of(const SumPlan& plan, std::map<SumNode, Sum>& held) {
+    return plan.steps.empty() ? held.begin()->second : held.at(plan.total);  // one sum, if none was added
+}
+
+/// `present[g]`: group g has addends. `owner`: the rank that should hold the total, if it has addends. Which of two
+/// ranks adds depends on it, so that plans with different owners share the work (recursive halving: Thakur et al.,
+/// "Optimization of Collective Communication Operations in MPICH", 2005). The bits do not: a + b is b + a.
+[[nodiscard]] SumPlan plan_sum(const std::vector<bool>& present, std::uint32_t ranks, std::uint32_t owner = 0);
 
 }  // namespace distilld

@@ -113,7 +113,8 @@ asio::awaitable<std::optional<MicroBatch>> TeacherStage::next() {
         targets = std::move(*joined);
     }
     ++next_;
-    co_return MicroBatch{planned.tokens, std::move(targets), planned.step_target_tokens, planned.index, planned.number};
+    co_return MicroBatch{planned.tokens, std::move(targets), planned.step_target_tokens,
+                         planned.index,  planned.number,     planned.ends_step};
 }
 
 void TeacherStage::stop() {

@@ -22,7 +22,9 @@ Result<void> check_ranks(const RankExchange* ranks, const JobSpec& spec) {
 }
 
 std::string words_to_ranks(const PreparedRun& run) {
-    return to_text(json::object{{"identity", identity_of(run)}, {"resumed_from", run.resumed_from}});
+    return to_text(json::object{{"identity", identity_of(run)},
+                                {"resumed_from", run.resumed_from},
+                                {"shard_optimizer", run.spec.training.shard_optimizer}});
 }
 
 Result<std::string> read_words_to_ranks(const std::string& words, PreparedRun& run) {
@@ -30,10 +32,13 @@ Result<std::string> read_words_to_ranks(const std::string& words, PreparedRun& r
     const json::object* told = value ? value->if_object() : nullptr;
     const json::value* identity = told != nullptr ? told->if_contains("identity") : nullptr;
     const json::value* checkpoint = told != nullptr ? told->if_contains("resumed_from") : nullptr;
-    if (identity == nullptr || !identity->is_string() || checkpoint == nullptr || !checkpoint->is_string()) {
+    const json::value* shard = told != nullptr ? told->if_contains("shard_optimizer") : nullptr;
+    if (identity == nullptr || !identity->is_string() || checkpoint == nullptr || !checkpoint->is_string() ||
+        shard == nullptr || !shard->is_bool()) {
         return Error{ErrorKind::internal, "rank 0 did not say what run this is"};
     }
     run.resumed_from = checkpoint->get_string();
+    run.spec.training.shard_optimizer = shard->get_bool();
     std::string of_run(identity->get_string());
     adopt_decisions(of_run, run.spec);
     run.spec.dataset.overflow = effective_overflow(run.spec.dataset);

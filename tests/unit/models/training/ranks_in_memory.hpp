@@ -4,11 +4,12 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -35,13 +36,29 @@ class Mailboxes {
         changed_.notify_all();
     }
 
-    std::string take(std::uint32_t from, std::uint32_t to) {
+    /// The number of the next letter that `to` asks for.
+    std::size_t order(std::uint32_t from, std::uint32_t to) {
+        const std::lock_guard lock(mutex_);
+        return ordered_[{from, to}]++;
+    }
+
+    /// Waits for that letter. Throws if the mail is closed.
+    std::string take(std::uint32_t from, std::uint32_t to, std::size_t number) {
         std::unique_lock lock(mutex_);
-        std::deque<std::string>& box = letters_[{from, to}];
-        changed_.wait(lock, [&box] { return !box.empty(); });
-        std::string letter = std::move(box.front());
-        box.pop_front();
-        return letter;
+        const std::deque<std::string>& box = letters_[{from, to}];
+        changed_.wait(lock, [&] { return box.size() > number || closed_.contains(to); });
+        if (box.size() <= number) {
+            throw std::runtime_error("rank " + std::to_string(to) + " has left");
+        }
+        return box[number];
+    }
+
+    void close(std::uint32_t to) {
+        {
+            const std::lock_guard lock(mutex_);
+            closed_.insert(to);
+        }
+        changed_.notify_all();
     }
 
   private:
@@ -49,6 +66,8 @@ class Mailboxes {
     std::mutex mutex_;
     std::condition_variable changed_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::deque<std::string>> letters_;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t> ordered_;
+    std::set<std::uint32_t> closed_;
 };
 
 class RankInMemory final : public RankExchange {
@@ -58,36 +77,41 @@ class RankInMemory final : public RankExchange {
     [[nodiscard]] std::uint32_t rank() const noexcept override { return rank_; }
     [[nodiscard]] std::uint32_t count() const noexcept override { return mail_.count(); }
 
-    void send(std::span<const std::byte> bytes, std::uint32_t to) override {
+    std::unique_ptr<Transfer> begin_send(std::span<const std::byte> bytes, std::uint32_t to) override {
         mail_.put(rank_, to, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+        return std::make_unique<Sent>();
     }
-    void receive(std::span<std::byte> bytes, std::uint32_t from) override {
-        const std::string letter = mail_.take(from, rank_);
-        if (letter.size() != bytes.size()) {
-            throw std::runtime_error("a message has another size than expected");
-        }
-        std::memcpy(bytes.data(), letter.data(), letter.size());
+    std::unique_ptr<Transfer> begin_receive(std::span<std::byte> bytes, std::uint32_t from) override {
+        return std::make_unique<Awaited>(mail_, bytes, from, rank_);
     }
-    void broadcast(std::span<std::byte> bytes) override {
-        for (std::uint32_t to = 1; rank_ == 0 && to < count(); ++to) {
-            send(bytes, to);
-        }
-        if (rank_ != 0) {
-            receive(bytes, 0);
-        }
-    }
-    [[nodiscard]] std::vector<std::string> gather(const std::string& mine) override {
-        for (std::uint32_t to = 0; to < count(); ++to) {
-            mail_.put(rank_, to, mine);
-        }
-        std::vector<std::string> all;
-        for (std::uint32_t from = 0; from < count(); ++from) {
-            all.push_back(mail_.take(from, rank_));
-        }
-        return all;
-    }
+    void abandon() noexcept override { mail_.close(rank_); }
 
   private:
+    class Sent final : public Transfer {
+      public:
+        void wait() override {}
+    };
+
+    class Awaited final : public Transfer {
+      public:
+        Awaited(Mailboxes& mail, std::span<std::byte> bytes, std::uint32_t from, std::uint32_t to)
+            : mail_(mail), bytes_(bytes), from_(from), to_(to), number_(mail.order(from, to)) {}
+        void wait() override {
+            const std::string letter = mail_.take(from_, to_, number_);
+            if (letter.size() != bytes_.size()) {
+                throw std::runtime_error("a message has another size than expected");
+            }
+            std::ranges::copy(std::as_bytes(std::span(letter)), bytes_.begin());
+        }
+
+      private:
+        Mailboxes& mail_;
+        std::span<std::byte> bytes_;
+        std::uint32_t from_;
+        std::uint32_t to_;
+        std::size_t number_;
+    };
+
     Mailboxes& mail_;
     std::uint32_t rank_;
 };

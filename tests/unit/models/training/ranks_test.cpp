@@ -1,11 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "models/training/rank_buckets.hpp"
+#include "models/training/rank_step.hpp"
 #include "models/training/student_network.hpp"
 #include "models/weights/weight_folder.hpp"
 #include "pipeline/core/batch_plan.hpp"
@@ -30,6 +33,7 @@ constexpr std::uint64_t kSteps = 3;
 struct Steps {
     std::uint32_t of_last = kMicroBatches;
     std::set<std::uint32_t> silent{};
+    bool announced = true;  ///< the student knows the last micro-batch of a step
 };
 
 MicroBatch numbered(std::uint64_t step, std::uint32_t index, const Steps& steps) {
@@ -49,6 +53,7 @@ MicroBatch numbered(std::uint64_t step, std::uint32_t index, const Steps& steps)
 /// What the student becomes: figures of the steps and the hash of the weights.
 std::string trained(CausalLmStudentOptions options, RankExchange* ranks, const Steps& steps) {
     options.ranks = ranks;
+    const bool shares_state = ranks != nullptr && options.training.shard_optimizer;
     const auto student = make(options);
     const StepSlice slice =
         ranks != nullptr ? slice_of_rank(kMicroBatches, ranks->rank(), ranks->count()) : StepSlice{0, kMicroBatches};
@@ -57,7 +62,9 @@ std::string trained(CausalLmStudentOptions options, RankExchange* ranks, const S
         const std::uint32_t end = step + 1 == kSteps ? std::min(steps.of_last, slice.end) : slice.end;
         StepSums sums;
         for (std::uint32_t index = slice.begin; index < end; ++index) {
-            const auto staged = student->stage(numbered(step, index, steps));
+            MicroBatch batch = numbered(step, index, steps);
+            batch.ends_step = steps.announced && index + 1 == end;
+            const auto staged = student->stage(std::move(batch));
             sums.add(student->train(*staged), 10, 1);
         }
         const StepStats stats = student->finish_step(1e-2);
@@ -65,10 +72,21 @@ std::string trained(CausalLmStudentOptions options, RankExchange* ranks, const S
         bits += std::to_string(stats.grad_norm) + " " + std::to_string(stats.loss_sum) + " " +
                 std::to_string(stats.kd_sum) + " " + std::to_string(sums.target_tokens) + " " +
                 std::to_string(sums.positions) + " ";
+        if (shares_state && ranks->rank() == 0 && step + 2 == kSteps) {
+            static_cast<void>(student->snapshot({}));
+        }
     }
+    bits += std::to_string(student->evaluate(numbered(0, 0, {})).ce_sum) + " ";
     const TemporaryFolder folder;
-    student->snapshot({})->write_model(folder.path()).value();
-    return bits + sha256_file(folder / (options.student.lora ? kAdapterWeightsFile : "model.safetensors")).value();
+    if (shares_state && ranks->rank() > 0) {
+        student->attend_last_snapshot();
+        return bits;
+    }
+    const auto snapshot = student->snapshot({});
+    snapshot->write_checkpoint(folder / "checkpoint").value();
+    snapshot->write_model(folder.path()).value();
+    return bits + sha256_file(folder / "checkpoint" / "optimizer.safetensors").value() +
+           sha256_file(folder / (options.student.lora ? kAdapterWeightsFile : "model.safetensors")).value();
 }
 
 void expect_same_bits(CausalLmStudentOptions options, std::uint32_t groups, const std::vector<std::uint32_t>& counts,
@@ -80,7 +98,8 @@ void expect_same_bits(CausalLmStudentOptions options, std::uint32_t groups, cons
         std::vector<std::string> results(count);
         on_ranks(count, [&](RankExchange& ranks) { results[ranks.rank()] = trained(options, &ranks, steps); });
         for (const std::string& result : results) {
-            EXPECT_EQ(result, alone) << count << " ranks";
+            const bool whole = !options.training.shard_optimizer || &result == &results.front();
+            EXPECT_EQ(result, whole ? alone : alone.substr(0, result.size())) << count << " ranks";
         }
     }
 }
@@ -110,6 +129,67 @@ TEST(Ranks, MayHaveNothingToTrainOn) {
     expect_same_bits(random_options(), 4, {2, 4}, {.silent = {0, 1, 2, 5}});
     expect_same_bits(random_options(), 4, {2, 4}, {.silent = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}});
     expect_same_bits(random_options(), 4, {2}, {.silent = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}});
+}
+
+TEST(Ranks, ExchangeAtTheEndOfAStepThatIsNotAnnounced) {
+    expect_same_bits(random_options(), 4, {2, 4}, {.announced = false});
+}
+
+TEST(Ranks, ShareTheOptimizersState) {
+    for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::adamw_8bit, OptimizerKind::sgd}) {
+        for (const bool tied : {true, false}) {
+            SCOPED_TRACE(testing::Message() << "tied " << tied << ", optimizer " << static_cast<int>(optimizer));
+            CausalLmStudentOptions options = random_options(tied);
+            options.student.dtype = tied ? Dtype::fp32 : Dtype::bf16;
+            options.training.optimizer = optimizer;
+            options.training.sgd_momentum = optimizer == OptimizerKind::sgd ? 0.9 : 0;
+            options.training.shard_optimizer = true;
+            expect_same_bits(options, 12, {1, 2, 3, 6});
+        }
+    }
+}
+
+TEST(Ranks, ShareTheOptimizersStateInStepsWithoutWork) {
+    CausalLmStudentOptions options = random_options();
+    options.training.shard_optimizer = true;
+    options.training.overlap_optimizer = false;
+    expect_same_bits(options, 4, {2, 4}, {.of_last = 1});
+    expect_same_bits(options, 4, {2, 4}, {.silent = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}});
+    expect_same_bits(options, 4, {2}, {.silent = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}});
+    expect_same_bits(options, 4, {4}, {.announced = false});
+}
+
+TEST(Ranks, KeepOnlyTheirPartOfTheOptimizersState) {
+    CausalLmStudentOptions options = random_options();
+    options.training.shard_optimizer = true;
+    options.training.micro_batches = kMicroBatches;
+    options.training.gradient_groups = 4;
+    const auto network = make_student_network(options.student, options.training, torch::kCPU).value();
+    std::vector<std::vector<bool>> owned(4);
+    on_ranks(4, [&](RankExchange& ranks) {
+        const RankStep step(ranks, options.training, network->groups(), std::make_shared<GradientOrder>());
+        for (std::size_t group = 0; group < network->groups().size(); ++group) {
+            owned[ranks.rank()].push_back(step.owns(group));
+        }
+    });
+    for (std::size_t group = 0; group < network->groups().size(); ++group) {
+        EXPECT_EQ(std::ranges::count_if(owned, [&](const auto& of_rank) { return of_rank[group]; }), 1) << group;
+    }
+}
+
+TEST(Ranks, PutGradientsIntoBuckets) {
+    const std::vector<BucketedMaster> masters{{2, 5, 0}, {1, 3, 0}, {0, 4, 1}, {3, 0, 1}};
+    const std::vector<RankBucket> buckets = make_buckets(masters, 6);
+    std::string text;
+    for (const RankBucket& bucket : buckets) {
+        text += std::to_string(bucket.owner) + ":";
+        for (const RankBucket::Part& part : bucket.parts) {
+            text += " " + std::to_string(part.master) + "[" + std::to_string(part.begin) + "+" +
+                    std::to_string(part.count) + (part.last ? "." : "") + "]@" + std::to_string(part.offset);
+        }
+        text += " = " + std::to_string(bucket.size) + "; ";
+    }
+    EXPECT_EQ(text, "0: 2[0+5.]@0 1[0+1]@5 = 6; 0: 1[1+2.]@0 = 2; 1: 0[0+4.]@0 = 4; ");
 }
 
 TEST(Ranks, DrawDropoutOfTheirMicroBatches) {

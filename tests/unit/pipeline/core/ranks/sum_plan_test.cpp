@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/network/grouped_sum.hpp"
@@ -11,14 +13,15 @@
 namespace distilld {
 namespace {
 
+/// The same for both orders, as for numbers.
 void add_text(std::string& total, const std::string& more) {
-    total = "(" + total + " + " + more + ")";
+    total = "(" + std::min(total, more) + " + " + std::max(total, more) + ")";
 }
 
 using Sum = models::GroupedSum<std::string, add_text>;
 
 /// What `ranks` ranks sum along the plan, as text.
-std::string summed_by(std::uint32_t ranks, const std::vector<bool>& present) {
+std::string summed_by(std::uint32_t ranks, const std::vector<bool>& present, std::uint32_t owner = 0) {
     const auto groups = static_cast<std::uint32_t>(present.size());
     std::vector<std::map<SumNode, std::string>> held;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -31,8 +34,13 @@ std::string summed_by(std::uint32_t ranks, const std::vector<bool>& present) {
         }
         held.push_back(sum.take_nodes());
     }
-    const SumPlan plan = plan_sum(present, ranks);
+    const SumPlan plan = plan_sum(present, ranks, owner);
+    std::map<std::pair<std::uint32_t, SumNode>, std::uint32_t> whole_from;  // the first round that may use a sum
     for (const SumStep& step : plan.steps) {
+        EXPECT_GE(step.round, (whole_from[{step.to, step.node}]));
+        EXPECT_GE(step.round, (whole_from[{step.from, step.more}]));
+        EXPECT_LT(step.round, plan.rounds);
+        whole_from[{step.to, step.node}] = step.round + 1;
         add_text(held.at(step.to).at(step.node), held.at(step.from).at(step.more));
         held[step.from].erase(step.more);
     }
@@ -63,7 +71,11 @@ TEST(SumPlan, AddsInTheOrderOfOneRank) {
         for (std::uint32_t ranks = 2; ranks <= groups; ++ranks) {
             if (groups % ranks == 0) {
                 const std::vector<bool> all(groups, true);
-                EXPECT_EQ(summed_by(ranks, all), summed_by_one(all)) << groups << " groups, " << ranks << " ranks";
+                for (std::uint32_t owner = 0; owner < ranks; ++owner) {
+                    EXPECT_EQ(summed_by(ranks, all, owner), summed_by_one(all))
+                        << groups << " groups, " << ranks << " ranks, owner " << owner;
+                    EXPECT_EQ(plan_sum(all, ranks, owner).root, owner) << groups << " groups, " << ranks << " ranks";
+                }
             }
         }
     }
@@ -77,12 +89,26 @@ TEST(SumPlan, LeavesOutWhatHasNoAddend) {
                 present[group] = (bits >> group & 1U) != 0;
             }
             for (std::uint32_t ranks = 2; ranks <= groups; ++ranks) {
-                if (groups % ranks == 0) {
-                    ASSERT_EQ(summed_by(ranks, present), summed_by_one(present))
-                        << groups << " groups, " << ranks << " ranks, present " << bits;
+                for (std::uint32_t owner = 0; groups % ranks == 0 && owner < ranks; ++owner) {
+                    ASSERT_EQ(summed_by(ranks, present, owner), summed_by_one(present))
+                        << groups << " groups, " << ranks << " ranks, owner " << owner << ", present " << bits;
                 }
             }
         }
+    }
+}
+
+TEST(SumPlan, SharesTheWork) {
+    std::map<std::uint32_t, int> additions;
+    for (std::uint32_t owner = 0; owner < 8; ++owner) {
+        const SumPlan plan = plan_sum(std::vector<bool>(8, true), 8, owner);
+        EXPECT_EQ(plan.rounds, 3U);
+        for (const SumStep& step : plan.steps) {
+            ++additions[step.to];
+        }
+    }
+    for (std::uint32_t rank = 0; rank < 8; ++rank) {
+        EXPECT_EQ(additions[rank], 7) << rank;
     }
 }
 
