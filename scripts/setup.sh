@@ -87,6 +87,7 @@ packages=(
     libgtest-dev libgmock-dev
     python3 python3-venv curl jq openssl ca-certificates shellcheck zstd
     fortunes perl-doc
+    slurmctld slurmd slurm-client munge
 )
 
 # Node.js 18 or newer bundles the page of distilld serve. Debian's npm brings 350 packages and conflicts with other

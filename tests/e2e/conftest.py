@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import socket
 
 import pytest
 from support import jobs
@@ -124,3 +125,12 @@ def module_service(request, programs, tmp_path_factory):
     process.rest = Rest(process.url)
     yield process
     started.stop_all()
+
+
+@pytest.fixture
+def port():
+    """A port that nobody listens on, held until the test ends; whoever listens with SO_REUSEADDR may take it."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]

@@ -5,8 +5,8 @@ The micro-batches' gradients form groups, so that each rank sums some (docs/rank
 
 import json
 import os
+import random
 import signal
-import socket
 import sys
 import time
 
@@ -40,15 +40,6 @@ def alone(distilld_session, spec, tmp_path_factory):
     folder = tmp_path_factory.mktemp("alone")
     distilld_session.run("run", jobs.write_spec(folder / "spec.json", of(spec, folder / "student")))
     return hash_of(folder / "student")
-
-
-@pytest.fixture
-def port():
-    """A port that nobody listens on, held until the test ends; whoever listens with SO_REUSEADDR may take it."""
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        yield held.getsockname()[1]
 
 
 def of(spec, output, **training):
@@ -145,6 +136,35 @@ def test_a_run_goes_on_without_a_rank_that_is_lost(distilld, spec, alone, tmp_pa
     run.expect(0)
     assert hash_of(tmp_path / "student") == alone
     assert "rank " in run.out + run.err
+
+
+def test_ranks_that_are_killed_again_and_again_lose_nothing(distilld, spec, tmp_path):
+    """CI takes 2 points; DISTILLD_RANK_KILLS says how many, DISTILLD_RANK_SEED chooses others."""
+    kills = int(os.environ.get("DISTILLD_RANK_KILLS", "2"))
+    source = random.Random(int(os.environ.get("DISTILLD_RANK_SEED", "1")))
+    # So many that the run outlasts the kills.
+    long = jobs.changed(of(spec, tmp_path / "alone", max_steps=60 * kills), {"/checkpoint/every_steps": 1})
+    distilld.run("run", jobs.write_spec(tmp_path / "alone.json", long))
+    folder = tmp_path / "student"
+    run = distilld.start("run", jobs.write_spec(tmp_path / "spec.json", of(long, folder, ranks=2)))
+
+    def newest():
+        steps = [int(entry.name.removeprefix("step-")) for entry in (folder / "checkpoints").glob("step-*")]
+        return max(steps, default=0)
+
+    killed = []
+    for _ in range(kills):
+        before = newest()
+        wait_until(lambda before=before: newest() > before or run.code is not None, "progress")
+        time.sleep(source.uniform(0, 0.2))  # into the next step
+        workers = sorted(run.workers(2))
+        victim = source.randrange(2)
+        os.kill(workers[victim], signal.SIGKILL)
+        killed.append((newest(), "rank 0" if victim == 1 else "rank 1"))  # rank 0 is started last
+        wait_until(lambda old=set(workers): not old & set(children_of(run.pid)), "the end of both workers")
+    print(killed)
+    run.expect(0)
+    assert hash_of(folder) == hash_of(tmp_path / "alone")
 
 
 def test_the_number_of_ranks_changes_at_a_checkpoint(distilld, spec, alone, tmp_path):
