@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <random>
 #include <string_view>
 #include <system_error>
@@ -15,6 +14,7 @@
 #include "base/hex.hpp"
 #include "base/json_fields.hpp"
 #include "base/json_text.hpp"
+#include "base/this_machine.hpp"
 
 namespace distilld {
 namespace {
@@ -42,14 +42,6 @@ std::string draw_id() {
 std::string this_host() {
     std::array<char, 256> name{};
     return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("?");
-}
-
-/// Empty if unknown; then no writer is known to be on this machine.
-std::string this_machine() {
-    std::ifstream boot("/proc/sys/kernel/random/boot_id");
-    std::string id;
-    std::getline(boot, id);
-    return id;
 }
 
 /// An unreadable table has no leases: a writer that loses one notices it.
@@ -90,7 +82,7 @@ ShardLeases::ShardLeases(fs::path folder, ShardLeaseOptions options)
     : folder_(std::move(folder)), options_(std::move(options)) {
     mine_.id = draw_id();
     mine_.host = this_host();
-    mine_.machine = this_machine();
+    mine_.machine = boot_id();  // if unknown, no writer is known to be on this machine
     mine_.process = static_cast<std::uint64_t>(::getpid());
 }
 

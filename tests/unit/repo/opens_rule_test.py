@@ -23,8 +23,8 @@ EXCEPTIONS = {
     "base/files/files.cpp": "names in a folder that open_folder_of() has opened",
     # The kernel's own files.
     "base/cores.cpp": "/proc",
+    "base/this_machine.cpp": "/proc",
     "models/training/device_memory.cpp": "/proc, /sys",
-    "pipeline/store/shard_leases.cpp": "/proc",
     "server/jobs/checks/estimate_process.cpp": "/proc",
     "server/jobs/table/slot_plan.cpp": "/sys",
     "server/supervisor/child_process.cpp": "/dev/null",

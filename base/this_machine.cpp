@@ -1,0 +1,25 @@
+#include "base/this_machine.hpp"
+
+#include <sys/stat.h>
+
+#include <fstream>
+
+namespace distilld {
+
+std::string boot_id() {
+    std::ifstream boot("/proc/sys/kernel/random/boot_id");
+    std::string id;
+    std::getline(boot, id);
+    return id;
+}
+
+std::string loopback_id() {
+    const std::string boot = boot_id();
+    struct stat network{};
+    if (boot.empty() || ::stat("/proc/self/ns/net", &network) != 0) {
+        return {};
+    }
+    return boot + ":" + std::to_string(network.st_ino);
+}
+
+}  // namespace distilld
