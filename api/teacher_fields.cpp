@@ -85,7 +85,8 @@ std::vector<SpecField> teacher_fields() {
          .decides_weights = no,
          .help = "where `model_dir` computes: on the student's device (rank0), always on the CPU (cpu), with its "
                  "layers distributed over all CUDA devices (balanced), or on the CPU from mapped files that all "
-                 "processes of a machine share (shared; `dtype` must equal that of the files)"},
+                 "processes of a machine share (shared; `dtype` must equal that of the files). One of a machine's "
+                 "`training.ranks` computes for all, but each for itself with shared, or on its own copy (duplicated)"},
         {.pointer = "/teacher/dtype",
          .kind = make_choice(&TeacherSpec::dtype, kDtypeNames),
          .decides_weights = no,

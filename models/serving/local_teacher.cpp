@@ -4,6 +4,7 @@
 #include <atomic>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_future.hpp>
 #include <boost/system/system_error.hpp>
 #include <exception>
 #include <optional>
@@ -81,15 +82,16 @@ class LocalTeacher final : public TeacherSource {
   public:
     /// `field` names `path` in the spec.
     LocalTeacher(asio::any_io_executor io, std::string field, std::string path, std::unique_ptr<LocalModel> model,
-                 std::function<void(const std::string&)> on_warning)
+                 LocalTeacherOptions options)
         : io_(std::move(io)),
           field_(std::move(field)),
           path_(std::move(path)),
           model_(std::move(model)),
-          on_warning_(std::move(on_warning)) {}
+          on_warning_(std::move(options.on_warning)),
+          thread_(options.thread ? std::move(options.thread) : std::make_shared<asio::thread_pool>(1)) {}
     ~LocalTeacher() override {
         let_go();
-        thread_.join();
+        asio::post(*thread_, asio::use_future([] {})).wait();  // others may go on using the thread
     }
     LocalTeacher(const LocalTeacher&) = delete;
     LocalTeacher& operator=(const LocalTeacher&) = delete;
@@ -102,7 +104,7 @@ class LocalTeacher final : public TeacherSource {
         std::function<Result<TeacherInfo>()> work = [this, vocabulary_size]() -> Result<TeacherInfo> {
             return guarded("the teacher could not be loaded", [&] { return model_->load(vocabulary_size); });
         };
-        Result<TeacherInfo> info = co_await run_on(thread_.get_executor(), std::move(work));
+        Result<TeacherInfo> info = co_await run_on(thread_->get_executor(), std::move(work));
         if (!info) {
             co_return Error{info.error().kind, explained(info.error().message)};
         }
@@ -124,7 +126,7 @@ class LocalTeacher final : public TeacherSource {
     asio::awaitable<FetchResult<EncodedAnswer>> fetch(std::size_t, std::shared_ptr<const TokenBatch> tokens,
                                                       std::chrono::nanoseconds) override {
         auto question = std::make_shared<Question>(io_, std::move(tokens));
-        asio::post(thread_, [this, question] { answer(question); });
+        asio::post(*thread_, [this, question] { answer(question); });
         try {
             while (!question->done) {
                 co_await question->changed.wait();
@@ -178,7 +180,7 @@ class LocalTeacher final : public TeacherSource {
     }
 
     void let_go() {
-        asio::post(thread_, [this] {
+        asio::post(*thread_, [this] {
             model_->unload();
             loaded_ = false;
         });
@@ -207,7 +209,7 @@ class LocalTeacher final : public TeacherSource {
     std::unique_ptr<LocalModel> model_;
     std::function<void(const std::string&)> on_warning_;
     bool loaded_ = true;  ///< used on thread_
-    asio::thread_pool thread_{1};
+    std::shared_ptr<asio::thread_pool> thread_;
 };
 
 /// A Hugging Face folder.
@@ -372,7 +374,7 @@ std::unique_ptr<TeacherSource> make_local_teacher(asio::any_io_executor io, Teac
     std::string folder = spec.model_dir;
     auto model = std::make_unique<LanguageModel>(std::move(spec), std::move(load), options.batch_columns);
     return std::make_unique<LocalTeacher>(std::move(io), "/teacher/model_dir", std::move(folder), std::move(model),
-                                          std::move(options.on_warning));
+                                          std::move(options));
 }
 
 std::unique_ptr<TeacherSource> make_module_teacher(asio::any_io_executor io, TeacherSpec spec, LoadTeacherModule load,
@@ -380,7 +382,7 @@ std::unique_ptr<TeacherSource> make_module_teacher(asio::any_io_executor io, Tea
     std::string file = spec.module;
     auto model = std::make_unique<LoadedModule>(std::move(spec), std::move(load), std::move(options.samples));
     return std::make_unique<LocalTeacher>(std::move(io), "/teacher/module", std::move(file), std::move(model),
-                                          std::move(options.on_warning));
+                                          std::move(options));
 }
 
 }  // namespace distilld::models

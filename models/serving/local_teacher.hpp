@@ -1,6 +1,8 @@
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,18 +37,23 @@ using LoadTeacherModule = std::function<Result<std::unique_ptr<TeacherModule>>(c
 struct LocalModels {
     LoadTeacherModel model;    ///< of teacher.model_dir
     LoadTeacherModule module;  ///< of teacher.module
+    /// Has one thread, which loads the model and computes. Null: the teacher makes its own.
+    std::shared_ptr<boost::asio::thread_pool> thread{};
 };
 
 /// Requests in flight: one is computed while one waits, so that the thread never idles.
 inline constexpr std::uint32_t kLocalRequests = 2;
+/// Nobody is faster than the model in the process: whoever asks it waits, also from another process.
+inline constexpr std::chrono::hours kLocalDeadline{24 * 365};
 
 struct LocalTeacherOptions {
     std::uint32_t batch_columns = 1;                     ///< positions of the longest row that will be requested
     std::shared_ptr<const TokenBatch> samples;           ///< for a module: what the probe asks about
     std::function<void(const std::string&)> on_warning;  ///< called on the teacher's executor. May be empty
+    std::shared_ptr<boost::asio::thread_pool> thread{};  ///< as in LocalModels
 };
 
-/// The model in `spec.model_dir` as a teacher with one endpoint, named after the folder. On a thread of its own it
+/// The model in `spec.model_dir` as a teacher with one endpoint, named after the folder. On its thread it
 /// loads the model (in the probe) and computes one request after the other in the order of the fetches; the destructor
 /// waits for the running one. Targets equal those that `distilld teacher` sends for the model over KServe: top-k rows
 /// if top_k is above 0, else hidden states or, if the spec says so, logits.

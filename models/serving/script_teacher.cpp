@@ -101,7 +101,8 @@ LoadTeacherModule local_module_loader(std::string student_device) {
         const ComputeThreadScope student_keeps_its_threads;
         TeacherSpec ours = spec;
         ours.threads = local_threads_for(spec.threads, core_count());
-        return load_module_engine(ours, {}, spec.placement == TeacherPlacement::rank0 ? wanted : "cpu");
+        const bool beside = spec.placement == TeacherPlacement::rank0 || spec.placement == TeacherPlacement::duplicated;
+        return load_module_engine(ours, {}, beside ? wanted : "cpu");
     };
 }
 

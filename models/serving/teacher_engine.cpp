@@ -266,7 +266,8 @@ class TeacherEngine final : public TeacherScorer {
 Result<std::vector<torch::Device>> devices_of(const TeacherEngineOptions& options) {
     std::vector<torch::Device> devices;
     switch (options.placement) {
-        case TeacherPlacement::rank0: {
+        case TeacherPlacement::rank0:
+        case TeacherPlacement::duplicated: {
             const Result<torch::Device> device = resolve_device(options.device);
             if (!device) {
                 return device.error();

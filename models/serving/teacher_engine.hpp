@@ -15,7 +15,7 @@ struct TeacherEngineOptions {
     Dtype dtype = Dtype::auto_select;
     std::uint32_t threads = 0;    ///< for a forward pass on the CPU; 0 = as many as libtorch has
     std::string device = "auto";  ///< as /student/device; "auto" is the first CUDA device if there is one, else the CPU
-    TeacherPlacement placement = TeacherPlacement::rank0;  ///< rank0: on `device`; the others choose their own devices
+    TeacherPlacement placement = TeacherPlacement::rank0;  ///< rank0, duplicated: on `device`; others choose theirs
     bool with_head = true;                                 ///< hidden states may be requested
 };
 

@@ -71,14 +71,16 @@ BOOST_DESCRIBE_ENUM(Shuffle, full, blocks, off)
 enum class TeacherCache { off, read, write, readwrite };
 BOOST_DESCRIBE_ENUM(TeacherCache, off, read, write, readwrite)
 
-/// Where a teacher in the process keeps its weights and computes.
+/// Where a teacher in the process keeps its weights and computes. With several ranks, the first of each host loads it
+/// for the others, except where each has its own.
 enum class TeacherPlacement {
-    rank0,     ///< on the student's device
-    cpu,       ///< on the CPU
-    balanced,  ///< layers distributed over all CUDA devices; without one, on the CPU
-    shared,    ///< on the CPU, in mapped files that all processes of a machine share
+    rank0,       ///< on the student's device
+    cpu,         ///< on the CPU
+    balanced,    ///< layers distributed over all CUDA devices; without one, on the CPU
+    shared,      ///< on the CPU, in mapped files that all processes of a machine share; each rank computes
+    duplicated,  ///< as rank0, but each rank loads and computes
 };
-BOOST_DESCRIBE_ENUM(TeacherPlacement, rank0, cpu, balanced, shared)
+BOOST_DESCRIBE_ENUM(TeacherPlacement, rank0, cpu, balanced, shared, duplicated)
 
 inline constexpr std::array kDtypeNames{EnumName<Dtype>{"auto", Dtype::auto_select},
                                         EnumName<Dtype>{"fp32", Dtype::fp32}, EnumName<Dtype>{"bf16", Dtype::bf16},

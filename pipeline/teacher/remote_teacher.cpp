@@ -92,7 +92,7 @@ class RemoteTeacher final : public TeacherSource {
         if (!bearer) {
             return bearer.error();
         }
-        pool_options.bearer = std::move(*bearer);
+        pool_options.bearer = options_.bearer.empty() ? std::move(*bearer) : options_.bearer;
         std::vector<EndpointUrl> urls;
         for (const std::string& text : spec.endpoints) {
             auto url = parse_endpoint_url(text, default_path_for(*protocol, spec.model));

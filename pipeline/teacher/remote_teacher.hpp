@@ -39,7 +39,8 @@ struct RemoteTeacherOptions {
     std::chrono::milliseconds idle_limit{2500};  ///< how long an idle connection is kept
     /// Finds the addresses of hosts.
     HostLookup lookup = look_up_host;
-    HostRule hosts{};  ///< hosts that may be connected to
+    HostRule hosts{};      ///< hosts that may be connected to
+    std::string bearer{};  ///< the key, instead of one that the spec names
     /// Counts the bytes on the wire, for callers that want to read them. May be null.
     std::shared_ptr<TrafficCounters> traffic;
     /// The protocols that the spec may name. The rows must outlive the teacher.

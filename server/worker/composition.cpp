@@ -79,7 +79,7 @@ GraphOptions graph_options(const PreparedRun& run, std::uint32_t decode_threads)
     options.resumed = last_figures(run.resumed.last);
     options.resumed_from = run.resumed_from;
     options.teachers = graph_teachers(run.teachers, run.spec, decode_threads);
-    share_teachers(run.ranks, options.teachers);
+    share_teachers(run, options.teachers);
     return options;
 }
 
@@ -267,6 +267,7 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
             co_await end_teacher(*teacher.source);
         }
     }
+    co_await end_host_teachers(run);  // no rank needs more answers: all have ended the last step
     if (!outcome) {
         co_return outcome.error();
     }

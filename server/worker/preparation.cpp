@@ -135,7 +135,17 @@ class Preparation {
         if (Result<void> loaded = co_await std::move(loading); !loaded) {
             co_return loaded;
         }
-        if (run_.spec.has_teacher() && run_.resumed.step < run_.total_steps) {
+        const bool asks = run_.spec.has_teacher() && run_.resumed.step < run_.total_steps;
+        if (asks && run_.leads_host()) {
+            if (Result<void> connected = co_await connect_teachers(); !connected) {
+                co_return connected;
+            }
+        }
+        auto exchanging = on(executors_.compute, [this] { return exchange_teacher_places(run_); });
+        if (Result<void> exchanged = co_await std::move(exchanging); !exchanged) {
+            co_return exchanged;
+        }
+        if (asks && !run_.leads_host()) {
             if (Result<void> connected = co_await connect_teachers(); !connected) {
                 co_return connected;
             }
@@ -374,12 +384,18 @@ class Preparation {
             wish.probed = std::move(run_.teachers.front().source);  // probed for its head, before the batch size was
                                                                     // known
         }
+        if (Result<void> shared = share_on_host(run_, wish, executors_); !shared) {
+            co_return shared;
+        }
         Result<std::vector<ConnectedTeacher>> connected =
             co_await distilld::connect_teachers(std::move(wish), executors_, control_, emit_);
         if (!connected) {
             co_return connected.error();
         }
         run_.teachers = std::move(*connected);
+        if (Result<void> served = serve_host(run_); !served) {
+            co_return served;
+        }
         for (ConnectedTeacher& teacher : run_.teachers) {
             run_.spec.teachers.at(teacher.name).targets = choice_of(teacher.info.kind);
             const auto head = std::exchange(teacher.info.head, nullptr);

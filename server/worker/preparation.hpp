@@ -2,6 +2,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "pipeline/graph/training_graph.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
 #include "server/sinks/run_sinks.hpp"
+#include "server/teacher/host_teacher.hpp"
 #include "server/worker/emit_event.hpp"
 #include "server/worker/orders.hpp"
 #include "server/worker/teacher/teacher_connection.hpp"
@@ -51,12 +53,18 @@ struct PreparedRun {
     bool replaces_checkpoints = false;                 ///< those of an earlier run will be removed
     std::vector<std::filesystem::path> damaged_checkpoints{};  ///< will be set aside
     std::uint64_t total_steps = 0;
-    models::RankGroup* ranks = nullptr;      ///< outlives the run; null: there is one rank
-    std::string job_id;                      ///< the service's; empty: none
+    models::RankGroup* ranks = nullptr;  ///< outlives the run; null: there is one rank
+    /// In the order of their numbers: the ranks on this host, with this one. The first loads teachers for the others.
+    std::vector<std::uint32_t> host_ranks{};
+    std::map<std::string, std::unique_ptr<teacher::HostTeacher>> host_teachers{};  ///< that this rank has loaded
+    std::map<std::string, teacher::HostTeacherPlace> teacher_places{};             ///< where they answer
+    std::string job_id;                                                            ///< the service's; empty: none
     std::unique_ptr<sinks::RunSinks> sinks;  ///< null until everything else is ready
 
     /// Another rank reports, evaluates, and writes checkpoints and the model.
     [[nodiscard]] bool follows() const { return ranks != nullptr && ranks->rank() > 0; }
+    /// This rank loads the teachers that its host's ranks share.
+    [[nodiscard]] bool leads_host() const { return ranks == nullptr || host_ranks.front() == ranks->rank(); }
 };
 
 /// In this order: loads the student (compute) and the data (staging), takes the folders, finds the checkpoint to resume
@@ -67,7 +75,7 @@ struct PreparedRun {
 boost::asio::awaitable<Result<void>> prepare(PreparedRun& run, bool resume, GraphExecutors executors,
                                              RunControl& control, EmitEvent emit);
 
-/// prepare() for the other ranks. Touches no folder; `words`: words_to_ranks().
+/// prepare() for the other ranks, with exchange_teacher_places(). Touches no folder; `words`: words_to_ranks().
 boost::asio::awaitable<Result<void>> prepare_along(PreparedRun& run, std::string words, GraphExecutors executors,
                                                    RunControl& control, EmitEvent emit);
 

@@ -93,6 +93,7 @@ class TrainWorker {
         static_cast<void>(followers.spawn(follow_signals(signals_, control_)));
         // When the parent is gone, nobody gets the last event.
         std::optional<WorkerEvent> last = co_await run_job(followers);
+        co_await end_host_teachers(run_);
         if (last && ranks_) {
             last = co_await leave_ranks(*last);
         }
@@ -190,6 +191,10 @@ class TrainWorker {
 
     /// Rank 0 prepares first and tells the others what it has decided.
     asio::awaitable<Result<void>> prepare_with_ranks(bool resume, EmitEvent emit) {
+        if (ranks_) {
+            auto find = [this] { find_host_ranks(run_); };
+            co_await run_on(threads_.executors().compute, std::move(find));
+        }
         if (!run_.follows()) {
             Result<void> prepared = co_await prepare(run_, resume, threads_.executors(), control_, emit);
             if (!prepared || !ranks_) {
@@ -199,7 +204,8 @@ class TrainWorker {
         auto exchange = [this] { return ranks_->gather(run_.follows() ? "" : words_to_ranks(run_)); };
         const std::vector<std::string> words = co_await run_on(threads_.executors().compute, std::move(exchange));
         if (!run_.follows()) {
-            co_return Result<void>();
+            auto tell = [this] { return exchange_teacher_places(run_); };
+            co_return co_await run_on(threads_.executors().compute, std::move(tell));
         }
         co_return co_await prepare_along(run_, words.front(), threads_.executors(), control_, emit);
     }

@@ -12,6 +12,7 @@ namespace {
 std::string device_of(const TeacherSpec& teacher, const std::string& student_device) {
     switch (teacher.placement) {
         case TeacherPlacement::rank0:
+        case TeacherPlacement::duplicated:
             return student_device;
         case TeacherPlacement::balanced:
             return "auto";

@@ -1,11 +1,17 @@
 #include "server/worker/ranks/rank_run.hpp"
 
 #include <algorithm>
+#include <boost/describe/class.hpp>
 #include <boost/json/object.hpp>
+#include <chrono>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <utility>
 
+#include "base/json_fields.hpp"
 #include "base/json_text.hpp"
+#include "base/this_machine.hpp"
 #include "pipeline/core/effective_overflow.hpp"
 #include "pipeline/core/ranks/rank_rules.hpp"
 #include "server/worker/resume_identity.hpp"
@@ -13,7 +19,36 @@
 
 namespace distilld {
 
+namespace asio = boost::asio;
 namespace json = boost::json;
+
+namespace {
+
+/// What the first rank of a host tells the others.
+struct TeacherPlaces {
+    std::map<std::string, teacher::HostTeacherPlace> teachers;
+};
+BOOST_DESCRIBE_STRUCT(TeacherPlaces, (), (teachers))
+
+/// One rank of the host loads the teacher for all of them.
+bool is_shared_on_host(const PreparedRun& run, const TeacherSpec& teacher) {
+    const bool has_store = !teacher.store.empty() && teacher.cache != TeacherCache::off;
+    return run.host_ranks.size() > 1 && !teacher.model_dir.empty() && !has_store &&
+           teacher.placement != TeacherPlacement::shared && teacher.placement != TeacherPlacement::duplicated;
+}
+
+/// The spec of a teacher that another rank of this host has loaded.
+TeacherSpec asked_on_host(TeacherSpec teacher, const teacher::HostTeacherPlace& place) {
+    teacher.model_dir.clear();
+    teacher.endpoints = {"http://127.0.0.1:" + std::to_string(place.port)};
+    teacher.protocol = kDefaultTeacherProtocol;  // what a HostTeacher speaks
+    teacher.model = teacher::TeacherServiceOptions().model_name;
+    teacher.timeout_secs = std::chrono::duration<double>(models::kLocalDeadline).count();
+    teacher.hedge = false;
+    return teacher;
+}
+
+}  // namespace
 
 Result<void> check_ranks(const RankExchange* ranks, const JobSpec& spec) {
     const std::uint32_t count = ranks == nullptr ? 1 : ranks->count();
@@ -52,15 +87,80 @@ std::optional<StepSlice> own_slice(const PreparedRun& run) {
     return slice_of_rank(run.spec.training.micro_batches, run.ranks->rank(), run.ranks->count());
 }
 
-void share_teachers(const RankExchange* ranks, std::vector<GraphTeacher>& teachers) {
-    const std::uint32_t count = ranks == nullptr ? 1 : ranks->count();
+void share_teachers(const PreparedRun& run, std::vector<GraphTeacher>& teachers) {
+    const std::uint32_t count = run.ranks == nullptr ? 1 : run.ranks->count();
     for (GraphTeacher& teacher : teachers) {
         SchedulerOptions& scheduler = teacher.options.scheduler;
-        scheduler.limit.ceiling = std::max(1U, scheduler.limit.ceiling / count);
+        if (local_model_of(run.spec.teachers.at(teacher.name)).empty()) {
+            scheduler.limit.ceiling = std::max(1U, scheduler.limit.ceiling / count);
+        }
         scheduler.limit.initial = std::min(scheduler.limit.initial, scheduler.limit.ceiling);
         if (scheduler.window.max_bytes > 0) {  // else there is no limit
             scheduler.window.max_bytes = std::max<std::uint64_t>(1, scheduler.window.max_bytes / count);
         }
+    }
+}
+
+void find_host_ranks(PreparedRun& run) {
+    const std::vector<std::string> hosts = run.ranks->gather(loopback_id());
+    const std::string& mine = hosts.at(run.ranks->rank());
+    run.host_ranks.clear();
+    for (std::uint32_t rank = 0; rank < hosts.size(); ++rank) {
+        if (rank == run.ranks->rank() || (!mine.empty() && hosts[rank] == mine)) {
+            run.host_ranks.push_back(rank);
+        }
+    }
+}
+
+Result<void> share_on_host(PreparedRun& run, TeachersWish& wish, const GraphExecutors& executors) {
+    for (auto& [name, spec] : wish.specs) {
+        if (!is_shared_on_host(run, spec)) {
+            continue;
+        }
+        if (run.leads_host()) {
+            auto host = std::make_unique<teacher::HostTeacher>(executors.io, executors.decoding());
+            wish.for_host[name] = host->keeping(wish.local);
+            run.host_teachers[name] = std::move(host);
+            continue;
+        }
+        const auto place = run.teacher_places.find(name);
+        if (place == run.teacher_places.end()) {
+            return Error{ErrorKind::internal, "rank " + std::to_string(run.host_ranks.front()) +
+                                                  " has not loaded the teacher " + spec.model_dir};
+        }
+        wish.bearers[name] = place->second.key;
+        spec = asked_on_host(std::move(spec), place->second);
+    }
+    return {};
+}
+
+Result<void> serve_host(PreparedRun& run) {
+    for (auto& [name, host] : run.host_teachers) {
+        Result<teacher::HostTeacherPlace> place = host->serve();
+        if (!place) {
+            return place.error();
+        }
+        run.teacher_places[name] = std::move(*place);
+    }
+    return {};
+}
+
+Result<void> exchange_teacher_places(PreparedRun& run) {
+    const TeacherPlaces mine{run.teacher_places};
+    const std::vector<std::string> all = run.ranks->gather(to_text(write_fields(mine)));
+    const auto value = parse_json_text(all.at(run.host_ranks.front()), 4);
+    const json::object* told = value ? value->if_object() : nullptr;
+    TeacherPlaces places;
+    if (told == nullptr || !read_fields(*told, places)) {
+        return Error{ErrorKind::internal, "the first rank of this host did not say where its teachers are"};
+    }
+    run.teacher_places = std::move(places.teachers);
+    return {};
+}
+
+asio::awaitable<void> end_host_teachers(PreparedRun& run) {
+    for (auto& [name, host] : run.host_teachers) {
+        co_await host->end();
     }
 }
 

@@ -52,6 +52,12 @@ asio::awaitable<Result<std::vector<ConnectedTeacher>>> connect_teachers(Teachers
     std::vector<ConnectedTeacher> teachers;
     for (const auto& [name, spec] : wish.specs) {
         TeacherWish one{spec, wish.batch_rows, wish.data, wish.local, std::move(wish.probed)};
+        if (const auto found = wish.for_host.find(name); found != wish.for_host.end()) {
+            one.local = found->second;
+        }
+        if (const auto found = wish.bearers.find(name); found != wish.bearers.end()) {
+            one.bearer = found->second;
+        }
         if (!name.empty() && spec.targets == TargetsChoice::automatic && spec.top_k == 0) {
             one.spec.targets = TargetsChoice::logits;  // the student holds only one teacher's head
         }

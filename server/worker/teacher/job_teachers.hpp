@@ -28,6 +28,9 @@ struct TeachersWish {
     const MixedDataset* mixed = nullptr;      ///< each teacher is asked about its part; null: the only one about `data`
     models::LocalModels local;                ///< if a spec names a model
     std::unique_ptr<TeacherSource> probed{};  ///< of the only teacher; null: make it
+    /// Instead of `local`, for models that this rank loads for others too; by the teacher's name.
+    std::map<std::string, models::LocalModels> for_host{};
+    std::map<std::string, std::string> bearers{};  ///< TeacherWish::bearer, by the teacher's name
 };
 
 /// Connects the teachers (connect_teacher()) one after the other, in the order of their names, and checks that their

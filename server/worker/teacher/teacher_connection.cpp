@@ -132,7 +132,8 @@ class Connection {
         if (!hosts) {
             return Error{hosts.error().kind, std::string(kTeacherHostsVariable) + ": " + hosts.error().message};
         }
-        options.hosts = std::move(*hosts);
+        options.hosts = wish_.bearer.empty() ? std::move(*hosts) : HostRule();  // another rank is on this host
+        options.bearer = wish_.bearer;
         options.start_deadline = from_seconds(spec.startup_timeout_secs.value_or(spec.patience_secs));
         options.max_retry_after = from_seconds(spec.max_retry_after_secs);
         // Shared with the teacher, which outlives this call.
@@ -169,6 +170,7 @@ class Connection {
         models::LocalTeacherOptions options;
         options.batch_columns = wish_.data.sequence_length;
         options.on_warning = warning();
+        options.thread = wish_.local.thread;
         info("loading the teacher of " + local_model_of(spec));
         if (spec.module.empty()) {
             return models::make_local_teacher(executors_.io, spec, wish_.local.model, std::move(options));
@@ -394,7 +396,8 @@ TeacherStageOptions teacher_stage_options(const TeacherSpec& teacher, const Teac
     scheduler.endpoints = static_cast<std::uint32_t>(source.endpoint_count());
     scheduler.limit.adaptive = teacher.max_concurrent.automatic;
     scheduler.limit.ceiling = teacher.max_concurrent.limit;
-    if (!local_model_of(teacher).empty()) {
+    const bool local = !local_model_of(teacher).empty();
+    if (local) {
         scheduler.limit.adaptive = false;
         scheduler.limit.ceiling = std::min(scheduler.limit.ceiling, models::kLocalRequests);
     }
@@ -407,9 +410,11 @@ TeacherStageOptions teacher_stage_options(const TeacherSpec& teacher, const Teac
     scheduler.retry.max_retries = teacher.max_retries;
     scheduler.retry.outage_timeout = from_seconds(teacher.patience_secs);
     scheduler.breaker.max_hold = from_seconds(teacher.max_retry_after_secs);
-    scheduler.hedge.enabled = teacher.hedge && source.is_slow_by_chance();
-    options.deadline = std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));
-    options.names_silence = can_be_asked(teacher) && local_model_of(teacher).empty();
+    scheduler.hedge.enabled = teacher.hedge && !local && source.is_slow_by_chance();
+    // A model in the process has no deadline, even if another rank's process has it.
+    options.deadline = local ? std::chrono::nanoseconds(models::kLocalDeadline)
+                             : std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));
+    options.names_silence = can_be_asked(teacher) && !local;
     options.absent_endpoints = info.absent;
     options.absent_endpoints.insert(options.absent_endpoints.end(), info.refused.begin(), info.refused.end());
     return options;

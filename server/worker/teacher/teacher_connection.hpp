@@ -24,6 +24,7 @@ struct TeacherWish {
     StoredData data;                          ///< that the teacher is asked about
     models::LocalModels local;                ///< if the spec names a model
     std::unique_ptr<TeacherSource> probed{};  ///< of the same spec; null: make it
+    std::string bearer{};                     ///< the key for the endpoints, instead of one that the spec names
 };
 
 /// A teacher that has passed its probe.

@@ -54,8 +54,8 @@ TEST_F(LocalEngine, SaysWhatTheServerSaysWhereverItsWeightsLie) {
     torch::set_num_threads(1);
     const auto served = load_teacher_engine(folder_.path(), Dtype::fp32, 1);
     ASSERT_TRUE(served);
-    for (const auto placement :
-         {TeacherPlacement::rank0, TeacherPlacement::cpu, TeacherPlacement::balanced, TeacherPlacement::shared}) {
+    for (const auto placement : {TeacherPlacement::rank0, TeacherPlacement::cpu, TeacherPlacement::balanced,
+                                 TeacherPlacement::shared, TeacherPlacement::duplicated}) {
         const auto local = local_model_loader("cpu")(spec(placement), true);
         ASSERT_TRUE(local) << local.error().message;
         EXPECT_EQ((*local)->model().head.sha256, (*served)->model().head.sha256);

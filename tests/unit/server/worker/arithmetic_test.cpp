@@ -47,7 +47,8 @@ JobSpec spec_with_several() {
 TEST(Arithmetic, ATeacherComputesWhereItIsPlaced) {
     for (const auto& [placement, dtype] :
          {std::pair(TeacherPlacement::rank0, Dtype::bf16), std::pair(TeacherPlacement::balanced, Dtype::bf16),
-          std::pair(TeacherPlacement::cpu, Dtype::fp32), std::pair(TeacherPlacement::shared, Dtype::fp32)}) {
+          std::pair(TeacherPlacement::cpu, Dtype::fp32), std::pair(TeacherPlacement::shared, Dtype::fp32),
+          std::pair(TeacherPlacement::duplicated, Dtype::bf16)}) {
         JobSpec spec = spec_with(in_the_process(placement));
         EXPECT_THAT(open_arithmetics(spec), UnorderedElementsAre("/student/dtype", "/teacher/dtype"));
         ASSERT_TRUE(settle(spec, with_a_gpu));
