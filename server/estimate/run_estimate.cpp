@@ -61,17 +61,24 @@ std::uint64_t window_bytes(const TeacherSpec& teacher, std::uint64_t answer) {
                           saturating_product(3, answer));
 }
 
+/// Of a model in the process, as server/worker/ranks/ shares it.
+std::uint32_t copies_of(const TeacherSpec& teacher, std::uint32_t ranks) {
+    const bool has_store = !teacher.store.empty() && teacher.cache != TeacherCache::off;
+    const bool mapped = teacher.placement == TeacherPlacement::shared;
+    return !mapped && (has_store || teacher.placement == TeacherPlacement::duplicated) ? ranks : 1;
+}
+
 std::uint64_t teacher_bytes(const JobSpec& spec, const EstimateInputs& inputs, std::uint64_t positions) {
     const auto& student = inputs.student->decoder;
     std::uint64_t bytes = 0;
     for (const auto& [name, teacher] : spec.teachers) {
         bytes = saturating_sum(bytes, window_bytes(teacher, answer_bytes(teacher, student, positions)));
     }
-    if (inputs.local_teacher) {
+    if (inputs.local_teacher && spec.teacher() != nullptr) {
         const TeacherSpec* teacher = spec.teacher();
-        const bool fp32 = teacher != nullptr &&
-                          (teacher->dtype == Dtype::fp32 || (teacher->dtype == Dtype::auto_select && !inputs.bf16));
-        bytes = saturating_sum(bytes, models::network_shape(*inputs.local_teacher).parameters() * (fp32 ? 4 : 2));
+        const bool fp32 = teacher->dtype == Dtype::fp32 || (teacher->dtype == Dtype::auto_select && !inputs.bf16);
+        const std::uint64_t model = models::network_shape(*inputs.local_teacher).parameters() * (fp32 ? 4 : 2);
+        bytes = saturating_sum(bytes, saturating_product(copies_of(*teacher, spec.training.ranks), model));
     }
     return bytes;
 }
@@ -111,6 +118,14 @@ MemoryEstimate memory_of(const JobSpec& spec, const EstimateInputs& inputs, cons
                                                     spec.training.gradient_checkpointing, is_on_cpu(spec)));
     memory.teacher_buffers = teacher_bytes(spec, inputs, positions);
     memory.runtime = kRuntimeBytes;
+    // Each rank holds a whole student; the limits of the teacher's answers are divided.
+    const std::uint64_t ranks = spec.training.ranks;
+    for (std::uint64_t* part : {&memory.weights, &memory.gradients, &memory.activations, &memory.runtime}) {
+        *part = saturating_product(ranks, *part);
+    }
+    if (!spec.training.shard_optimizer) {
+        memory.optimizer = saturating_product(ranks, memory.optimizer);
+    }
     return memory;
 }
 

@@ -157,6 +157,26 @@ TEST(RunEstimate, TheTeachersAnswersAreBoundedByTheirWindow) {
     EXPECT_EQ(estimate_run(spec, inputs).memory->teacher_buffers, (1 + 3) * answer + 4 * kParameters);
 }
 
+TEST(RunEstimate, EachRankHoldsAStudentAndTheyShareATeacherInTheProcess) {
+    auto spec = spec_of();
+    spec.teachers[""].model_dir = "teacher";
+    spec.teacher()->top_k = 10;
+    spec.teacher()->dtype = Dtype::fp32;
+    auto inputs = inputs_of();
+    inputs.local_teacher = inputs.student;
+    const auto one = *estimate_run(spec, inputs).memory;
+    spec.training.ranks = 4;
+    const auto four = *estimate_run(spec, inputs).memory;
+    EXPECT_EQ(four.total() - four.teacher_buffers, 4 * (one.total() - one.teacher_buffers));
+    EXPECT_EQ(four.teacher_buffers, one.teacher_buffers);
+    spec.training.shard_optimizer = true;
+    EXPECT_EQ(estimate_run(spec, inputs).memory->optimizer, one.optimizer);
+    spec.teacher()->placement = TeacherPlacement::shared;
+    EXPECT_EQ(estimate_run(spec, inputs).memory->teacher_buffers, one.teacher_buffers);
+    spec.teacher()->placement = TeacherPlacement::duplicated;
+    EXPECT_EQ(estimate_run(spec, inputs).memory->teacher_buffers, one.teacher_buffers + 3 * 4 * kParameters);
+}
+
 TEST(RunEstimate, EpochsAreStepsOnceTheRowsAreKnown) {
     auto spec = spec_of();
     spec.training.max_steps.reset();
