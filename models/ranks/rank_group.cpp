@@ -24,6 +24,8 @@ using Clock = std::chrono::steady_clock;
 
 /// What ranks must agree on before they exchange anything else.
 constexpr const char* kProtocol = "distilld ranks 1";
+/// The store's key by which another rank asks rank 0 to end the run.
+constexpr const char* kStop = "stop";
 constexpr milliseconds kConnectTimeout{2'000};
 constexpr milliseconds kPoll{100};
 /// Of a call that waits for another rank: its heartbeats say whether to go on waiting.
@@ -52,8 +54,9 @@ std::string described_loss(const std::exception& error) {
 
 class GlooGroup final : public RankGroup {
   public:
-    GlooGroup(RankPlace place, std::function<void(const RankLost&)> on_lost, RankPatience patience)
-        : place_(std::move(place)), on_lost_(std::move(on_lost)), patience_(patience) {}
+    GlooGroup(RankPlace place, std::function<void(const RankLost&)> on_lost, RankPatience patience,
+              std::function<void()> on_stop)
+        : place_(std::move(place)), on_lost_(std::move(on_lost)), on_stop_(std::move(on_stop)), patience_(patience) {}
     GlooGroup(const GlooGroup&) = delete;
     GlooGroup& operator=(const GlooGroup&) = delete;
     ~GlooGroup() override {
@@ -116,6 +119,14 @@ class GlooGroup final : public RankGroup {
     }
 
     void fail(const std::string& why) noexcept override { end("failed: " + why); }
+
+    void ask_to_stop() noexcept override {
+        {
+            const std::lock_guard lock(mutex_);
+            asks_ = true;
+        }
+        changed_.notify_all();
+    }
 
     void leave() noexcept override {
         end("left");
@@ -288,6 +299,12 @@ class GlooGroup final : public RankGroup {
             std::optional<RankLost> found;
             try {
                 watched_->set(key("beat", place_.rank), bytes_of(std::to_string(++beats)));
+                if (asks_.exchange(false)) {
+                    watched_->set(kStop, bytes_of("asked"));
+                }
+                if (place_.rank == 0 && on_stop_ && watched_->check({kStop})) {
+                    std::exchange(on_stop_, {})();
+                }
                 found = look(*watched_, heard);
             } catch (const std::exception& error) {
                 found =
@@ -346,7 +363,8 @@ class GlooGroup final : public RankGroup {
 
     bool wait_for_next_beat() {
         std::unique_lock lock(mutex_);
-        return !changed_.wait_for(lock, patience_.heartbeat, [this] { return stopped_; });
+        changed_.wait_for(lock, patience_.heartbeat, [this] { return stopped_ || asks_; });
+        return !stopped_;
     }
 
     void stop_watching() {
@@ -364,11 +382,13 @@ class GlooGroup final : public RankGroup {
 
     RankPlace place_;
     std::function<void(const RankLost&)> on_lost_;
+    std::function<void()> on_stop_;  // empty: it was called, or nobody waits for it
     RankPatience patience_;
     c10::intrusive_ptr<c10d::Store> store_;
     c10::intrusive_ptr<c10d::Store> watched_;  // the same over a connection of its own, which serves one call at a time
     c10::intrusive_ptr<ProcessGroupGloo> group_;
     std::atomic<bool> ended_ = false;
+    std::atomic<bool> asks_ = false;
     std::mutex mutex_;  // of everything below
     std::condition_variable changed_;
     std::set<WorkPtr> transfers_;  // that are not forgotten
@@ -380,8 +400,9 @@ class GlooGroup final : public RankGroup {
 }  // namespace
 
 Result<std::unique_ptr<RankGroup>> RankGroup::join(const RankPlace& place, std::function<void(const RankLost&)> on_lost,
-                                                   const std::function<bool()>& cancelled, RankPatience patience) {
-    auto group = std::make_unique<GlooGroup>(place, std::move(on_lost), patience);
+                                                   const std::function<bool()>& cancelled, RankPatience patience,
+                                                   std::function<void()> on_stop) {
+    auto group = std::make_unique<GlooGroup>(place, std::move(on_lost), patience, std::move(on_stop));
     if (Result<void> joined = group->join(cancelled); !joined) {
         group->fail(joined.error().message);
         return joined.error();
@@ -396,7 +417,7 @@ Result<std::unique_ptr<RankGroup>> RankGroup::join(const RankPlace& place, std::
 namespace distilld::models {
 
 Result<std::unique_ptr<RankGroup>> RankGroup::join(const RankPlace&, std::function<void(const RankLost&)>,
-                                                   const std::function<bool()>&, RankPatience) {
+                                                   const std::function<bool()>&, RankPatience, std::function<void()>) {
     return invalid_input(
         "this distilld was built without gloo, so it cannot train on several ranks: install gloo's "
         "headers (Debian: libgloo-dev) and build it again");

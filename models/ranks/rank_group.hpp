@@ -42,10 +42,13 @@ class RankGroup : public RankExchange {
   public:
     /// Blocks until all ranks have joined or, with an error of that kind, `cancelled` says so. The error names ranks
     /// that have not come. `on_lost` is called at most once, on the group's thread: when a rank is silent or failed, or
-    /// when rank 0 has left.
+    /// when rank 0 has left. So is rank 0's `on_stop`: when another rank has called ask_to_stop().
     static Result<std::unique_ptr<RankGroup>> join(const RankPlace& place, std::function<void(const RankLost&)> on_lost,
                                                    const std::function<bool()>& cancelled = {},
-                                                   RankPatience patience = {});
+                                                   RankPatience patience = {}, std::function<void()> on_stop = {});
+
+    /// Asks rank 0 to end the run in good order. Does not wait. Not on rank 0.
+    virtual void ask_to_stop() noexcept = 0;
 
     /// Tells the others that this rank has failed and why, unless it has ended before.
     virtual void fail(const std::string& why) noexcept = 0;

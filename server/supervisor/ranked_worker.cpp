@@ -45,6 +45,17 @@ struct Ranks {
         workers.push_back(make_worker());  // of rank 0: commands may come before run()
     }
 
+    /// Rank 0 stops and writes for all; limits are divided, so each must know.
+    void send(const WorkerCommand& command) {
+        workers.front()->send(command);
+        if (const auto* given = std::get_if<SetLimitCommand>(&command)) {
+            limit = *given;
+            for (std::size_t rank = 1; rank < workers.size(); ++rank) {
+                workers[rank]->send(command);
+            }
+        }
+    }
+
     void kill() {
         killed = true;
         for (const auto& worker : workers) {
@@ -57,6 +68,7 @@ struct Ranks {
     std::vector<std::unique_ptr<WorkerProcess>> workers;  ///< by rank
     std::optional<FailedEvent> cause;                     ///< of the rank that failed first
     std::optional<WorkerEvent> last;                      ///< of rank 0
+    std::optional<SetLimitCommand> limit;                 ///< the newest
     asio::steady_timer grace;
     bool ending = false;  ///< a rank has ended
     bool killed = false;
@@ -117,6 +129,9 @@ asio::awaitable<Result<WorkerExit>> run_all(std::shared_ptr<Ranks> ranks, Worker
     const HeldPort port(ranks->executor);
     for (std::uint32_t rank = 1; rank < count; ++rank) {
         ranks->workers.push_back(ranks->make_worker());
+        if (ranks->limit) {
+            ranks->workers.back()->send(*ranks->limit);
+        }
     }
     std::optional<Result<WorkerExit>> exit;
     TaskGroup others(ranks->executor);
@@ -154,7 +169,7 @@ class RankedWorker final : public WorkerProcess {
         }
         return ranks_->workers.front()->run(std::move(start), std::move(on_event));
     }
-    void send(const WorkerCommand& command) override { ranks_->workers.front()->send(command); }
+    void send(const WorkerCommand& command) override { ranks_->send(command); }
     void kill() override { ranks_->kill(); }
 
   private:

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "base/scope_exit.hpp"
+#include "pipeline/core/ranks/rank_rules.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld {
@@ -30,6 +31,22 @@ struct Obey {
 }  // namespace
 
 void RunControl::cancel() {
+    if (ask_) {
+        ask_();
+    } else {
+        end();
+    }
+}
+
+void RunControl::join_ranks(std::uint32_t count, std::function<void()> ask) {
+    ranks_ = count;
+    ask_ = std::move(ask);
+    if (ask_ && cancelled_.exchange(false)) {
+        ask_();
+    }
+}
+
+void RunControl::end() {
     cancelled_ = true;
     cancel_signal_.emit(asio::cancellation_type::terminal);
     if (graph_ != nullptr) {
@@ -55,14 +72,14 @@ void RunControl::request_checkpoint() {
 void RunControl::set_max_concurrent(std::uint32_t limit) {
     max_concurrent_ = limit;
     if (graph_ != nullptr) {
-        graph_->set_max_concurrent(limit);
+        graph_->set_max_concurrent(share_of(limit, ranks_));
     }
 }
 
 void RunControl::attach(RunningGraph& graph) {
     graph_ = &graph;
     if (max_concurrent_) {
-        graph.set_max_concurrent(*max_concurrent_);
+        graph.set_max_concurrent(share_of(*max_concurrent_, ranks_));
     }
     if (std::exchange(checkpoint_requested_, false)) {
         graph.request_checkpoint();

@@ -6,6 +6,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "pipeline/graph/running_graph.hpp"
@@ -19,8 +20,16 @@ inline constexpr std::chrono::seconds kOrphanTimeout{120};
 /// What orders and signals act on: a run before, during and after its graph. One executor, except cancelled().
 class RunControl {
   public:
-    /// Stops the run: cancels waits on cancel_slot(), and ends the graph with a checkpoint.
+    /// Stops the run: cancels waits on cancel_slot(), and ends the graph with a checkpoint. A rank that asks rank 0 for
+    /// that goes on until rank 0 has stopped.
     void cancel();
+    /// Stops this process's part of the run, as cancel() does if there is one rank.
+    void end();
+    /// This run is one of `count` ranks, and limits are divided by that. `ask` asks rank 0 to stop the run; empty: this
+    /// is rank 0.
+    void join_ranks(std::uint32_t count, std::function<void()> ask);
+    /// Rank 0 is not asked any more.
+    void leave_ranks() { ask_ = {}; }
     /// Makes the graph end without its last checkpoint, whenever it is cancelled.
     void forgo_last_checkpoint();
     /// Any thread.
@@ -31,7 +40,7 @@ class RunControl {
     /// Requests a checkpoint at the next step boundary; before the graph, after its first step.
     void request_checkpoint();
 
-    /// Upper bound of the requests in flight. A graph attached later gets it then.
+    /// Upper bound of the requests in flight, of all ranks. A graph attached later gets it then.
     void set_max_concurrent(std::uint32_t limit);
 
     /// Orders now reach `graph`, until detach(). If the run was cancelled before, cancels the graph at once.
@@ -43,6 +52,8 @@ class RunControl {
     bool forgoes_last_checkpoint_ = false;
     bool checkpoint_requested_ = false;  ///< before the graph existed
     std::optional<std::uint32_t> max_concurrent_;
+    std::uint32_t ranks_ = 1;
+    std::function<void()> ask_;
     RunningGraph* graph_ = nullptr;
     boost::asio::cancellation_signal cancel_signal_;
 };

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -172,11 +173,12 @@ class TrainWorker {
         auto on_lost = [this](const models::RankLost& lost) {
             asio::post(threads_.io, [this, lost] {
                 lost_ = lost;
-                control_.cancel();
+                control_.end();
             });
         };
-        auto join = [this, place, on_lost] {
-            return models::RankGroup::join(place, on_lost, [this] { return control_.cancelled(); });
+        auto on_stop = [this] { asio::post(threads_.io, [this] { control_.cancel(); }); };
+        auto join = [this, place, on_lost, on_stop] {
+            return models::RankGroup::join(place, on_lost, [this] { return control_.cancelled(); }, {}, on_stop);
         };
         Result<std::unique_ptr<models::RankGroup>> joined = co_await run_on(threads_.executors().compute, join);
         if (!joined) {
@@ -184,6 +186,8 @@ class TrainWorker {
         }
         ranks_ = std::move(*joined);
         run_.ranks = ranks_.get();
+        const std::function<void()> ask = [this] { ranks_->ask_to_stop(); };
+        control_.join_ranks(place.count, place.rank == 0 ? std::function<void()>() : ask);
         const std::string words = "rank " + std::to_string(place.rank) + " of " + std::to_string(place.count);
         send(LogEvent{"info", words + " has joined at " + place.host + ":" + std::to_string(place.port)});
         co_return Result<void>();
@@ -215,6 +219,7 @@ class TrainWorker {
         if (lost_ && !lost_->left()) {
             last = FailedEvent{kRankLost, lost_->what()};
         }
+        control_.leave_ranks();
         auto end = [this, last] {
             if (const auto* failed = std::get_if<FailedEvent>(&last)) {
                 ranks_->fail(failed->message);

@@ -148,6 +148,13 @@ int main(int argc, char** argv) {
         finish(2);
         return 0;
     }
+    if (behaviour == "limit") {
+        const auto order = receive();
+        const auto* given = order ? std::get_if<SetLimitCommand>(&*order) : nullptr;
+        send(UpMessage(LogEvent{"warn", given != nullptr ? "limit " + std::to_string(given->max_concurrent) : "none"}));
+        finish(1);
+        return 0;
+    }
     if (behaviour == "environment") {
         for (char** entry = environ; *entry != nullptr; ++entry) {
             send(UpMessage(LogEvent{"info", *entry}));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +10,11 @@
 namespace distilld {
 
 inline constexpr std::uint32_t kMaxRanks = 64;  ///< on one machine
+
+/// The part of a limit of the job that is one rank's: at least 1.
+[[nodiscard]] constexpr std::uint32_t share_of(std::uint32_t limit, std::uint32_t ranks) {
+    return std::max(1U, limit / std::max(1U, ranks));
+}
 
 /// A field of the spec that keeps ranks from training the job together.
 struct RankConflict {

@@ -1,6 +1,9 @@
 #include "server/worker/ranks/rank_run.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <boost/describe/class.hpp>
 #include <boost/json/object.hpp>
 #include <chrono>
@@ -87,12 +90,18 @@ std::optional<StepSlice> own_slice(const PreparedRun& run) {
     return slice_of_rank(run.spec.training.micro_batches, run.ranks->rank(), run.ranks->count());
 }
 
+std::string host_name() {
+    std::array<char, 256> name{};
+    const bool known = ::gethostname(name.data(), name.size() - 1) == 0 && name.front() != 0;
+    return known ? name.data() : "?";
+}
+
 void share_teachers(const PreparedRun& run, std::vector<GraphTeacher>& teachers) {
     const std::uint32_t count = run.ranks == nullptr ? 1 : run.ranks->count();
     for (GraphTeacher& teacher : teachers) {
         SchedulerOptions& scheduler = teacher.options.scheduler;
         if (local_model_of(run.spec.teachers.at(teacher.name)).empty()) {
-            scheduler.limit.ceiling = std::max(1U, scheduler.limit.ceiling / count);
+            scheduler.limit.ceiling = share_of(scheduler.limit.ceiling, count);
         }
         scheduler.limit.initial = std::min(scheduler.limit.initial, scheduler.limit.ceiling);
         if (scheduler.window.max_bytes > 0) {  // else there is no limit

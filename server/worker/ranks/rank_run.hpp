@@ -25,6 +25,9 @@ Result<std::string> read_words_to_ranks(const std::string& words, PreparedRun& r
 /// The part of each step that this rank trains on; nullopt: all of it.
 [[nodiscard]] std::optional<StepSlice> own_slice(const PreparedRun& run);
 
+/// Of this machine; "?" if it has none.
+[[nodiscard]] std::string host_name();
+
 /// Limits of the job's teachers, divided over the ranks. Each rank keeps the number of requests to a model that is in
 /// its process or in that of another rank.
 void share_teachers(const PreparedRun& run, std::vector<GraphTeacher>& teachers);

@@ -112,6 +112,22 @@ TEST(RankGroup, SendsFromTheFirstToAllAndFromAllToAll) {
     }
 }
 
+TEST(RankGroup, AsksRank0ToStop) {
+    const std::uint16_t port = free_port();
+    std::promise<void> stopped;
+    std::jthread first([&] {
+        auto group = RankGroup::join(place(0, 2, port), {}, {}, kImpatient, [&stopped] { stopped.set_value(); });
+        ASSERT_TRUE(group) << group.error().message;
+        ASSERT_EQ(stopped.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+        send_number(**group, 7, 1);
+    });
+    auto group = RankGroup::join(place(1, 2, port), {}, {}, kImpatient);
+    ASSERT_TRUE(group) << group.error().message;
+    (*group)->ask_to_stop();
+    (*group)->ask_to_stop();
+    EXPECT_EQ(receive_number(**group, 0), 7U) << "nobody is lost";
+}
+
 TEST(RankGroup, TellsTheOthersWhyARankHasFailed) {
     on_ranks(3, [](RankGroup& group) {
         if (group.rank() == 1) {
