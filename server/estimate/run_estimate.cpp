@@ -11,6 +11,7 @@
 #include "models/optimizers/state_sizes.hpp"
 #include "pipeline/core/automatic_batch.hpp"
 #include "pipeline/core/batch_plan.hpp"
+#include "pipeline/core/ranks/rank_rules.hpp"
 
 namespace distilld {
 namespace {
@@ -87,14 +88,21 @@ bool is_on_cpu(const JobSpec& spec) {
     return !spec.student.device.starts_with("cuda");
 }
 
-/// Micro-batches that train at once.
+/// The part of a rank.
+TrainingSpec training_of_rank(TrainingSpec training) {
+    training.micro_batches = share_of(training.micro_batches, training.ranks);
+    training.gradient_groups = share_of(training.gradient_groups, training.ranks);
+    return training;
+}
+
+/// Micro-batches that train at once on a rank.
 std::uint32_t replicas_of(const JobSpec& spec, const EstimateInputs& inputs, std::uint64_t parameters) {
-    const TrainingSpec& training = spec.training;
+    const TrainingSpec training = training_of_rank(spec.training);
     if (!training.parallel) {
         return 1;
     }
     ReplicaWish wish;
-    wish.threads = training.threads > 0 ? training.threads : inputs.cores;
+    wish.threads = training.threads > 0 ? training.threads : share_of(inputs.cores, training.ranks);
     wish.micro_batches = training.micro_batches_auto ? kMaxReplicas : training.micro_batches;
     wish.parameters = parameters;
     wish.available_bytes = kSaturated;
@@ -107,25 +115,22 @@ MemoryEstimate memory_of(const JobSpec& spec, const EstimateInputs& inputs, cons
     const std::uint64_t element = bf16 ? 2 : 4;
     const std::uint64_t positions =
         std::uint64_t{spec.training.batch_size} * std::max<std::uint64_t>(1, spec.dataset.sequence_length);
+    const std::uint32_t ranks = spec.training.ranks;
     MemoryEstimate memory;
-    // Frozen weights exist once. For trained ones forward makes a 16-bit copy, which backward keeps.
-    memory.weights = counts.frozen * element + counts.trained * (kMaster + (bf16 ? 2 : 0));
-    memory.gradients = saturating_product(models::gradient_sums(spec.training), counts.trained * kMaster);
-    memory.optimizer = models::optimizer_state_bytes(spec.training, counts.trained, counts.trained_tables);
+    // Frozen weights exist once per rank. For trained ones forward makes a 16-bit copy, which backward keeps.
+    memory.weights = saturating_product(ranks, counts.frozen * element + counts.trained * (kMaster + (bf16 ? 2 : 0)));
+    memory.gradients =
+        saturating_product(ranks * models::gradient_sums(training_of_rank(spec.training)), counts.trained * kMaster);
+    memory.optimizer =
+        saturating_product(spec.training.shard_optimizer ? 1 : ranks,
+                           models::optimizer_state_bytes(spec.training, counts.trained, counts.trained_tables));
     memory.activations =
-        saturating_product(replicas_of(spec, inputs, counts.frozen + counts.trained),
+        saturating_product(std::uint64_t{ranks} * replicas_of(spec, inputs, counts.frozen + counts.trained),
                            models::activation_bytes(inputs.student->decoder, positions, element,
                                                     spec.training.gradient_checkpointing, is_on_cpu(spec)));
+    // Answers that wait are divided over the ranks.
     memory.teacher_buffers = teacher_bytes(spec, inputs, positions);
-    memory.runtime = kRuntimeBytes;
-    // Each rank holds a whole student; the limits of the teacher's answers are divided.
-    const std::uint64_t ranks = spec.training.ranks;
-    for (std::uint64_t* part : {&memory.weights, &memory.gradients, &memory.activations, &memory.runtime}) {
-        *part = saturating_product(ranks, *part);
-    }
-    if (!spec.training.shard_optimizer) {
-        memory.optimizer = saturating_product(ranks, memory.optimizer);
-    }
+    memory.runtime = saturating_product(ranks, kRuntimeBytes);
     return memory;
 }
 

@@ -12,7 +12,7 @@
 
 namespace distilld {
 
-/// Peak memory of a worker, in bytes.
+/// Peak memory of a job, in bytes: of all ranks that training.ranks starts.
 struct MemoryEstimate {
     std::uint64_t weights = 0;  ///< masters, and copies in the dtype of the arithmetic
     std::uint64_t gradients = 0;

@@ -59,6 +59,21 @@ TEST(RunEstimate, CountsStepsTokensAndNumbers) {
     EXPECT_THAT(estimate.notes, IsEmpty());
 }
 
+TEST(RunEstimate, CountsTheStudentOncePerRank) {
+    auto spec = spec_of();
+    const auto one = estimate_run(spec, inputs_of());
+    spec.training.ranks = 2;
+    spec.training.gradient_groups = 2;
+    const auto two = estimate_run(spec, inputs_of());
+    EXPECT_EQ(two.memory->weights, 2 * one.memory->weights);
+    EXPECT_EQ(two.memory->gradients, 2 * one.memory->gradients) << "each has one group";
+    EXPECT_EQ(two.memory->optimizer, 2 * one.memory->optimizer);
+    EXPECT_EQ(two.memory->activations, 2 * one.memory->activations);
+    EXPECT_EQ(two.memory->runtime, 2 * one.memory->runtime);
+    spec.training.shard_optimizer = true;
+    EXPECT_EQ(estimate_run(spec, inputs_of()).memory->optimizer, one.memory->optimizer);
+}
+
 TEST(RunEstimate, F12SizesAtTheirMaximumAreNotFew) {
     auto spec = spec_of();
     spec.training.max_steps = 1'000'000'000'000;
