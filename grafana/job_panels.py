@@ -208,6 +208,25 @@ JOB = (
         ),
     ),
     (
+        "Ranks of the job",
+        (
+            plot(
+                "Waiting ranks",
+                "percentunit",
+                "Share of the time that a rank waits for its input, and for the other ranks at the end of a step. The "
+                "slowest rank waits least for the others.",
+                ("rate(distilld_job_rank_wait_seconds_total{JOB}[RATE])", "rank {{rank}} for {{reason}}"),
+            ),
+            plot(
+                "Tokens or samples of the ranks",
+                "short",
+                "Input positions per second that each rank trains on.",
+                ("rate(distilld_job_rank_tokens_total{JOB}[RATE])", "rank {{rank}}"),
+            ),
+            plot("Ranks", "short", "Workers that train the job together.", ("distilld_job_ranks{JOB}", "{{job_id}}")),
+        ),
+    ),
+    (
         "Several teachers of the job, by name",
         (
             plot(

@@ -8,6 +8,7 @@ import { makeCurves } from "./job_curves.js";
 import { makeJobHead } from "./job_head.js";
 import { makeCheckpoints, makeEvents, makeLog } from "./job_history.js";
 import { makeResult, makeSamples } from "./job_result.js";
+import { makeRanks } from "./ranks.js";
 import { SeriesSet } from "./series.js";
 import { makeStageGraph } from "./stage_graph.js";
 import { StageHistory } from "./stages.js";
@@ -50,6 +51,7 @@ export function makeJobView(id, signal) {
     const live = h("p", { class: "hint" });
     const head = makeJobHead(id, onVerb);
     const graph = makeStageGraph("graph");
+    const ranks = makeRanks();
     const curves = makeCurves();
     const endpoints = makeEndpoints();
     const checkpoints = makeCheckpoints();
@@ -61,7 +63,7 @@ export function makeJobView(id, signal) {
     const drawCurves = () => curves.show(series, loss);
     const paint = makePainter(drawCurves, signal);
     signal.addEventListener("abort", () => curves.stop(), { once: true });
-    const measured = h("div", {}, panel("Stages", graph.element), curves.element);
+    const measured = h("div", {}, panel("Stages", graph.element, ranks.element), curves.element);
     const body = h(
         "div",
         {},
@@ -92,6 +94,7 @@ export function makeJobView(id, signal) {
         spec.show(job);
         checkpoints.show(job);
         endpoints.show(job);
+        ranks.show(job);
         result.show(job);
         loss = lossName(job.resolved_spec);
         // One that ended before it began has nothing to show there.

@@ -139,7 +139,9 @@ class CausalLmStudent final : public Student {
         return stats;
     }
 
-    StepSums of_all_ranks(const StepSums& mine) override { return ranks_ ? ranks_->sum(mine) : mine; }
+    StepOfAll of_all_ranks(const StepSums& mine, const RankCounters& figures) override {
+        return ranks_ ? ranks_->sum(mine, figures) : StepOfAll{mine, {}};
+    }
 
     void attend_last_snapshot() override {
         if (ranks_) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -14,6 +15,7 @@
 #include "base/scope_exit.hpp"
 #include "models/optimizers/gradient_norm.hpp"
 #include "models/training/student_snapshot.hpp"
+#include "pipeline/core/ranks/rank_figures.hpp"
 
 namespace distilld::models {
 
@@ -171,7 +173,10 @@ bool RankStep::complete(StepLosses& losses) {
         }
         std::exchange(begun_, std::nullopt)->set_value(std::move(begun));
     }
+    // Whoever is last waits only for bytes.
+    const auto began = std::chrono::steady_clock::now();
     RankGradients::Exchanged found = done_.get();
+    waited_ += std::chrono::steady_clock::now() - began;
     mine.used.assign(found.used.begin(), found.used.end());
     std::vector<std::uint8_t> used(masters_.size(), 0);
     std::uint64_t micro_batch = 0;
@@ -280,23 +285,31 @@ void RankStep::arrive_all() {
     }
 }
 
-StepSums RankStep::sum(const StepSums& mine) {
+StepOfAll RankStep::sum(const StepSums& mine, RankCounters figures) {
     static_assert(std::is_trivially_copyable_v<StepSums>);
-    StepSums total;
-    for (const std::string& text : ranks_.gather(std::string(reinterpret_cast<const char*>(&mine), sizeof(mine)))) {
+    // The figures were taken before this step's wait, and the optimizer stage counts its earlier ones as work.
+    const double told_before = std::exchange(told_wait_, std::chrono::duration<double>(waited_).count());
+    figures.wait_ranks_seconds = told_wait_;
+    figures.busy_seconds[std::string(stage_name(Stage::optimizer))] -= told_before;
+    const std::string told = std::string(reinterpret_cast<const char*>(&mine), sizeof(mine));
+    StepOfAll all;
+    for (const std::string& text : ranks_.gather(told + write_rank_figures(figures))) {
         StepSums one;
-        if (text.size() != sizeof(one)) {
-            throw std::runtime_error("another rank counts in another way");
+        Result<RankCounters> of_rank = read_rank_figures(text.substr(std::min(text.size(), sizeof(one))));
+        if (!of_rank) {
+            throw std::runtime_error(of_rank.error().message);
         }
         std::memcpy(&one, text.data(), sizeof(one));
-        total.target_tokens += one.target_tokens;
-        total.positions += one.positions;
-        total.padding += one.padding;
+        all.sums.target_tokens += one.target_tokens;
+        all.sums.positions += one.positions;
+        all.sums.padding += one.padding;
+        of_rank->rank = static_cast<std::uint32_t>(all.ranks.size());
+        all.ranks.push_back(std::move(*of_rank));
     }
     if (sharded_ && ranks_.rank() != 0) {
         launch();
     }
-    return total;
+    return all;
 }
 
 NamedTensors RankStep::collect_state() {

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <future>
@@ -59,8 +60,9 @@ class RankStep {
     /// Waits for the group's new weights. One thread at a time.
     void arrive(std::size_t group);
     void arrive_all();
-    /// Ends a step.
-    [[nodiscard]] StepSums sum(const StepSums& mine);
+    /// Ends a step. Figures of this rank get the time that complete() has waited since the run began, and the
+    /// optimizer stage's busy time loses it.
+    [[nodiscard]] StepOfAll sum(const StepSums& mine, RankCounters figures);
 
     /// On rank 0, between steps: copies in host memory of LayeredOptimizer::state(), from all ranks.
     [[nodiscard]] NamedTensors collect_state();
@@ -92,6 +94,8 @@ class RankStep {
     std::atomic<bool> served_ = false;                                           ///< a state was sent, or none will be
     std::optional<std::promise<RankGradients::Begun>> begun_;                    ///< of the exchange that is under way
     std::future<RankGradients::Exchanged> done_;
+    std::chrono::steady_clock::duration waited_{};  ///< for the other ranks
+    double told_wait_ = 0;                          ///< of it: seconds at the end of the step before
 };
 
 }  // namespace distilld::models

@@ -12,6 +12,9 @@ BOOST_DESCRIBE_STRUCT(EndpointCounters, (),
                       (endpoint, in_flight, limit, open, outcomes, retries, hedges, hedge_wins, breaker_openings,
                        tokens, tokens_per_second, bytes_sent, bytes_received, latency_seconds))
 
+BOOST_DESCRIBE_STRUCT(RankCounters, (),
+                      (rank, host, tokens, tokens_per_second, wait_input_seconds, wait_ranks_seconds, busy_seconds))
+
 BOOST_DESCRIBE_STRUCT(DurationCounts, (), (counts, sum_seconds))
 
 BOOST_DESCRIBE_STRUCT(RequestDurations, (), (endpoint, outcome, seconds))
@@ -47,11 +50,11 @@ BOOST_DESCRIBE_STRUCT(ProgressEvent, (),
                       (generates, of_samples, step, total_steps, seconds_remaining, seconds_elapsed, tokens,
                        padding_tokens, tokens_per_second, loss, kd_loss, ce_loss, grad_norm, learning_rate,
                        stall_fraction, teacher_hidden_fraction, bottleneck, stages, fetch, nonfinite_steps, durations,
-                       measures))
+                       measures, ranks))
 
 BOOST_DESCRIBE_STRUCT(StartedEvent, (),
                       (total_steps, first_step, parameters, dataset_rows, dataset_tokens, dataset_tokens_read, dtype,
-                       teacher, batch_size, micro_batches, tokenizer, store, of_samples, replicas))
+                       teacher, batch_size, micro_batches, tokenizer, store, of_samples, replicas, ranks))
 
 BOOST_DESCRIBE_STRUCT(SampledText, (), (prompt, text))
 

@@ -105,6 +105,17 @@ struct RequestDurations {
     DurationCounts seconds;
 };
 
+/// One of several ranks, since the run began.
+struct RankCounters {
+    std::uint32_t rank = 0;
+    std::string host;               ///< name of its machine
+    std::uint64_t tokens = 0;       ///< input positions that it has trained on
+    double tokens_per_second = 0;   ///< its share of the job's
+    double wait_input_seconds = 0;  ///< its student waited for micro-batches: for the teacher or for data
+    double wait_ranks_seconds = 0;  ///< it waited for the other ranks, or for bytes on their way, to end its steps
+    std::map<std::string, double> busy_seconds;  ///< by stage, without those waits; only of those that were at work
+};
+
 /// Histograms since the run began: only for the metrics.
 struct RunDurations {
     /// Optimizer steps, each from the end of the previous one (the first from the run's start), including waits,
@@ -180,6 +191,7 @@ struct ProgressEvent {
     std::uint64_t nonfinite_steps = 0;
     RunDurations durations;
     RunMeasures measures;
+    std::vector<RankCounters> ranks{};  ///< in their order; empty: there is one
 };
 
 struct StartedEvent {
@@ -197,6 +209,7 @@ struct StartedEvent {
     std::string store{};  ///< folder that a generate job writes; steps are rows of the dataset then. Empty: training
     bool of_samples = false;     ///< as ProgressEvent::of_samples
     std::uint32_t replicas = 0;  ///< micro-batches that train at once; 0: none trains
+    std::uint32_t ranks = 0;     ///< workers that train together; 0: none trains
 };
 
 /// The student's continuation of a prompt.

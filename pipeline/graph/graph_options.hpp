@@ -56,6 +56,7 @@ struct GraphOptions {
     std::string resumed_from;       ///< folder of the checkpoint; empty = from the start
     /// In the order of the dataset's parts; one teacher if it has no parts. Empty: plain training.
     std::vector<GraphTeacher> teachers{};
+    std::string host{};  ///< name of this machine, for the other ranks; empty: there is one
     /// Only measures the times of student, optimizer, recorder, evaluation and snapshot.
     std::function<Instant()> now = steady_now;
 };

@@ -1,6 +1,5 @@
 #include "pipeline/graph/optimizer_stage.hpp"
 
-#include <tuple>
 #include <utility>
 
 #include "pipeline/async/run_on.hpp"
@@ -19,17 +18,20 @@ OptimizerStage::OptimizerStage(asio::any_io_executor compute, Student& student, 
       trace_(trace),
       clock_(Stage::optimizer, std::move(now)) {}
 
-asio::awaitable<FinishedStep> OptimizerStage::finish_step(std::uint64_t step, StepSums sums) {
+asio::awaitable<FinishedStep> OptimizerStage::finish_step(std::uint64_t step, StepSums sums, RankCounters figures) {
     FinishedStep finished;
     finished.learning_rate = learning_rate_at(training_.lr_scheduler_type, training_.learning_rate,
                                               warmup_steps_of(training_, total_steps_), total_steps_, step);
     clock_.enter(StageClock::State::busy);
     const Instant began = steady_now();
-    auto finish = [this, rate = finished.learning_rate, sums] {
+    auto finish = [this, rate = finished.learning_rate, sums, figures = std::move(figures)] {
         const StepStats stats = student_.finish_step(rate);
-        return std::pair(stats, student_.of_all_ranks(sums));
+        return std::pair(stats, student_.of_all_ranks(sums, figures));
     };
-    std::tie(finished.stats, finished.sums) = co_await run_on(compute_, std::move(finish));
+    std::pair<StepStats, StepOfAll> result = co_await run_on(compute_, std::move(finish));
+    finished.stats = result.first;
+    finished.sums = result.second.sums;
+    finished.ranks = std::move(result.second.ranks);
     finished.at = steady_now();
     if (trace_ != nullptr) {
         trace_->span(Stage::optimizer, "finish_step", began, finished.at, step);

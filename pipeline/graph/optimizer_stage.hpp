@@ -3,6 +3,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
+#include <vector>
 
 #include "pipeline/core/spec_sections.hpp"
 #include "pipeline/graph/stage_clock.hpp"
@@ -13,7 +14,8 @@ namespace distilld {
 
 /// The result of closing a step.
 struct FinishedStep {
-    StepSums sums;  ///< of all ranks
+    StepSums sums;                    ///< of all ranks
+    std::vector<RankCounters> ranks;  ///< StepOfAll::ranks
     StepStats stats;
     double learning_rate = 0;
     Instant at;
@@ -27,8 +29,8 @@ class OptimizerStage {
     OptimizerStage(boost::asio::any_io_executor compute, Student& student, const TrainingSpec& training,
                    std::uint64_t total_steps, TraceWriter* trace, StageClock::Now now = steady_now);
 
-    /// Closes `step` (0-based), of which `sums` are this rank's.
-    boost::asio::awaitable<FinishedStep> finish_step(std::uint64_t step, StepSums sums);
+    /// Closes `step` (0-based), of which `sums` are this rank's. `figures` go to the other ranks.
+    boost::asio::awaitable<FinishedStep> finish_step(std::uint64_t step, StepSums sums, RankCounters figures);
 
     [[nodiscard]] bool updates_pending() const noexcept { return updates_pending_; }
     /// Applies the next pending update. The trace shows `steps_done`.

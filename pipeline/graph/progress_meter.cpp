@@ -41,6 +41,16 @@ void ProgressMeter::fill(ProgressEvent& event) const {
     event.durations.steps = step_durations_;
 }
 
+void ProgressMeter::share_rate(ProgressEvent& event) {
+    double all = 0;
+    for (const RankCounters& rank : event.ranks) {
+        all += static_cast<double>(rank.tokens);
+    }
+    for (RankCounters& rank : event.ranks) {
+        rank.tokens_per_second = all > 0 ? event.tokens_per_second * static_cast<double>(rank.tokens) / all : 0;
+    }
+}
+
 double ProgressMeter::mean_tokens_per_second() const {
     const double span = to_seconds(marks_.back().at - start_);
     return span > 0 ? static_cast<double>(marks_.back().tokens) / span : 0;

@@ -22,6 +22,8 @@ class ProgressMeter {
     /// Fills tokens, padding_tokens, tokens_per_second (over the last steps), seconds_elapsed, seconds_remaining and
     /// durations.steps.
     void fill(ProgressEvent& event) const;
+    /// Divides the event's tokens_per_second over its ranks, by their tokens.
+    static void share_rate(ProgressEvent& event);
     /// tokens_per_second over the whole run.
     [[nodiscard]] double mean_tokens_per_second() const;
 

@@ -77,6 +77,22 @@ asio::awaitable<void> RecorderStage::record(FinishedStep finished) {
     }
 }
 
+RankCounters RecorderStage::rank_figures(std::uint64_t tokens) const {
+    RankCounters figures;
+    if (options_.host.empty()) {
+        return figures;
+    }
+    figures.host = options_.host;
+    figures.tokens = tokens;
+    for (const StageTimes& stage : hooks_.stages()) {
+        figures.busy_seconds[stage.stage] = stage.busy_seconds;
+        if (stage.stage == stage_name(Stage::student)) {
+            figures.wait_input_seconds = stage.wait_input_seconds;
+        }
+    }
+    return figures;
+}
+
 void RecorderStage::judge(const FinishedStep& finished) {
     NonfiniteSteps::Verdict verdict =
         nonfinite_.judge({outcome_.steps_done, finished.stats.finite, finished.sums.mean(finished.stats.loss_sum),
@@ -103,8 +119,11 @@ void RecorderStage::report(const FinishedStep& finished) {
     event.nonfinite_steps = nonfinite_.total();
     meter_.fill(event);
     fill(event);
+    event.ranks = finished.ranks;
+    ProgressMeter::share_rate(event);
     outcome_.last = event;
     outcome_.last.tokens_per_second = meter_.mean_tokens_per_second();
+    ProgressMeter::share_rate(outcome_.last);
     const std::uint64_t every = std::max<std::uint64_t>(1, options_.training.logging_steps);
     if (whole() || event.step % every == 0) {
         emit(event);
@@ -242,6 +261,7 @@ asio::awaitable<std::shared_ptr<const StudentSnapshot>> RecorderStage::snapshot(
     state.last = outcome_.last;
     state.last.durations = {};
     state.last.measures = {};
+    state.last.ranks.clear();
     co_await optimizer_.apply_updates(outcome_.steps_done);
     snapshot_clock_.enter(StageClock::State::busy);
     const Instant began = steady_now();

@@ -38,6 +38,7 @@ struct RecorderHooks {
     /// GraphHooks::commit_checkpoint
     std::function<Result<std::string>(std::uint64_t step, const StudentSnapshot&)> commit_checkpoint;
     std::function<GraphTimes()> observe;
+    std::function<std::vector<StageTimes>()> stages;                                       ///< part of observe()
     std::function<Nanos()> lost;                                                           ///< TeacherStage::lost()
     std::function<WorkerUsage()> usage;                                                    ///< may be empty
     std::function<std::vector<SampledText>(Student& student, std::uint64_t step)> sample;  ///< GraphHooks::sample
@@ -58,6 +59,9 @@ class RecorderStage {
     /// Step number steps_done() has ended: emits its event, and evaluates if that is due. last_evaluation() does the
     /// one at the end.
     boost::asio::awaitable<void> record(FinishedStep finished);
+    /// What this rank tells the others when a step ends, after `tokens` input positions of its own. Empty if there is
+    /// one.
+    [[nodiscard]] RankCounters rank_figures(std::uint64_t tokens) const;
     /// Takes a checkpoint if one is due or was requested. Not after the last step: see last_checkpoint().
     boost::asio::awaitable<void> checkpoint_when_due();
     /// At the next step boundary.

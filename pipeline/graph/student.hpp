@@ -12,6 +12,7 @@
 #include "pipeline/core/special_tokens.hpp"
 #include "pipeline/core/student_snapshot.hpp"
 #include "pipeline/core/teacher_head.hpp"
+#include "pipeline/core/worker_events.hpp"
 
 namespace distilld {
 
@@ -44,6 +45,12 @@ struct StepSums {
     [[nodiscard]] double mean(double sum) const {
         return sum / static_cast<double>(target_tokens > 0 ? target_tokens : 1);
     }
+};
+
+/// A step of all ranks.
+struct StepOfAll {
+    StepSums sums;
+    std::vector<RankCounters> ranks;  ///< empty: there is one
 };
 
 struct StepStats {
@@ -113,8 +120,9 @@ class Student {
     /// this call of a step waits for it.
     virtual StepStats finish_step(double learning_rate) = 0;
 
-    /// After finish_step(): the sums of all ranks. Blocks until the others have called it.
-    virtual StepSums of_all_ranks(const StepSums& mine) { return mine; }
+    /// After finish_step(): the sums and the figures of all ranks. Fills in `figures` how long this rank has waited for
+    /// the others. Blocks until they have called it.
+    virtual StepOfAll of_all_ranks(const StepSums& mine, const RankCounters& /*figures*/) { return {mine, {}}; }
 
     /// Applies the next pending layer update, while there is nothing to train on. False: none left.
     virtual bool apply_one_pending_update() = 0;

@@ -55,8 +55,9 @@ asio::awaitable<void> StudentStage::train_all() {
         if (!sums) {
             co_return;
         }
-        const FinishedStep finished = co_await optimizer_.finish_step(step, *sums);
-        co_await recorder_.record(finished);
+        tokens_ += sums->positions;
+        FinishedStep finished = co_await optimizer_.finish_step(step, *sums, recorder_.rank_figures(tokens_));
+        co_await recorder_.record(std::move(finished));
         if (!cancelled_) {
             co_await recorder_.checkpoint_when_due();
         }

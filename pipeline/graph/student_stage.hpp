@@ -56,8 +56,9 @@ class StudentStage {
     RecorderStage& recorder_;
     GraphOptions options_;
     TraceWriter* trace_;
-    TaskGroup training_;  // a task for each micro-batch that trains
-    StepSums sums_;       // of the current step
+    TaskGroup training_;        // a task for each micro-batch that trains
+    StepSums sums_;             // of the current step
+    std::uint64_t tokens_ = 0;  // input positions of this rank's steps
     StageClock clock_;
     double fill_seconds_ = 0;
     bool filled_ = false;  // the first micro-batch was taken

@@ -4,6 +4,7 @@
 #include <exception>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "pipeline/graph/decode_stage.hpp"
 #include "pipeline/graph/optimizer_stage.hpp"
@@ -98,7 +99,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         outcome.cancelled = !whole || recorder_.cut_short();
         outcome.fill_seconds = student_.fill_seconds();
         outcome.padding_share = staging_.padding_share();
-        outcome.last.stages = times().stages;  // including the last checkpoint and the last evaluation
+        outcome.last.stages = stage_times();  // including the last checkpoint and the last evaluation
         co_return outcome;
     }
 
@@ -123,6 +124,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         made.on_event = std::move(hooks.on_event);
         made.commit_checkpoint = std::move(hooks.commit_checkpoint);
         made.observe = [this] { return times(); };
+        made.stages = [this] { return stage_times(); };
         made.lost = [this] { return teacher_.lost(); };
         made.usage = std::move(hooks.usage);
         made.sample = std::move(hooks.sample);
@@ -130,25 +132,32 @@ class StagedTrainingGraph final : public TrainingGraph {
         return made;
     }
 
+    std::vector<StageTimes> stage_times() const {
+        std::vector<StageTimes> stages{plan_.times()};
+        if (teacher_.asks()) {
+            stages.push_back(teacher_.times());
+            stages.push_back(decode_.times());
+        }
+        stages.push_back(staging_.times());
+        stages.push_back(student_.times());
+        stages.push_back(optimizer_.times());
+        for (StageTimes& stage : recorder_.times()) {
+            stages.push_back(std::move(stage));
+        }
+        return stages;
+    }
+
     GraphTimes times() const {
         GraphTimes times;
-        times.stages.push_back(plan_.times());
+        times.stages = stage_times();
         if (teacher_.asks()) {
-            times.stages.push_back(teacher_.times());
-            times.teacher_busy_seconds = times.stages.back().busy_seconds;
+            times.teacher_busy_seconds = teacher_.times().busy_seconds;
             times.fetch = teacher_.counters();
             times.fetch.decode_threads = decode_.max_at_once();
             times.request_durations = teacher_.durations();
-            times.stages.push_back(decode_.times());
         }
-        times.stages.push_back(staging_.times());
-        times.stages.push_back(student_.times());
-        times.student_waited_seconds = times.stages.back().wait_input_seconds;
+        times.student_waited_seconds = student_.times().wait_input_seconds;
         times.fill_seconds = student_.fill_seconds();
-        times.stages.push_back(optimizer_.times());
-        for (StageTimes& stage : recorder_.times()) {
-            times.stages.push_back(std::move(stage));
-        }
         times.queues = teacher_.queues();
         const auto& staged = staging_.output();
         times.queues.push_back({std::string(stage_name(Stage::student)), staged.size(), staged.capacity()});

@@ -188,6 +188,16 @@ std::string progress_line(const ProgressEvent& progress) {
     return text;
 }
 
+std::vector<std::string> rank_lines(const ProgressEvent& progress) {
+    std::vector<std::string> lines;
+    for (const RankCounters& rank : progress.ranks) {
+        lines.push_back(rank.host + ": " + count_text(rank.tokens_per_second) + rate_unit(progress) +
+                        ", waited for input " + formatted("%.2f s", rank.wait_input_seconds) + ", for other ranks " +
+                        formatted("%.2f s", rank.wait_ranks_seconds));
+    }
+    return lines;
+}
+
 std::string progress_bar(const ProgressEvent& progress, unsigned width) {
     const double share = progress.total_steps == 0
                              ? 0.0
@@ -236,6 +246,10 @@ std::string summary(const FinishedEvent& finished) {
                 formatted("%.2f s", stage.wait_input_seconds) + ", for output " +
                 formatted("%.2f s", stage.wait_output_seconds) + "\n";
     }
+    std::size_t rank = 0;
+    for (const std::string& line : rank_lines(last)) {
+        text += "  rank " + std::to_string(rank++) + ": " + line + "\n";
+    }
     text += "  output          " + finished.output + "\n";
     text += "  weights sha256  " + finished.weights_sha256 + "\n";
     return text;
@@ -280,6 +294,9 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
             std::to_string(started->micro_batches) + (started->of_samples ? " samples" : " sequences");
         if (started->replicas > 1) {
             text += ", " + std::to_string(started->replicas) + " micro-batches at once";
+        }
+        if (started->ranks > 1) {
+            text += ", on " + std::to_string(started->ranks) + " ranks";
         }
         if (started->first_step != 0) {
             text += ", from step " + std::to_string(started->first_step);

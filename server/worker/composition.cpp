@@ -47,6 +47,7 @@ StartedEvent started_event(const PreparedRun& run) {
     event.batch_size = run.spec.training.batch_size;
     event.micro_batches = run.spec.training.micro_batches;
     event.replicas = run.spec.training.parallel ? run.spec.training.replicas : 1;
+    event.ranks = run.ranks == nullptr ? 1 : run.ranks->count();
     event.tokenizer = run.tokenizer;
     event.of_samples = run.spec.dataset.format == DataFormat::tensors;
     return event;
@@ -80,6 +81,7 @@ GraphOptions graph_options(const PreparedRun& run, std::uint32_t decode_threads)
     options.resumed_from = run.resumed_from;
     options.teachers = graph_teachers(run.teachers, run.spec, decode_threads);
     share_teachers(run, options.teachers);
+    options.host = run.ranks == nullptr ? std::string() : host_name();
     return options;
 }
 

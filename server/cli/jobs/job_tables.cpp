@@ -211,6 +211,10 @@ std::string job_text(const api::Job& job) {
     }
     if (job.progress) {
         add("bottleneck", job.progress->bottleneck);
+        std::size_t rank = 0;
+        for (const std::string& line : rank_lines(*job.progress)) {
+            add(("rank " + std::to_string(rank++)).c_str(), line);
+        }
     }
     add("dtype", job.dtype);
     if (job.eval_loss) {

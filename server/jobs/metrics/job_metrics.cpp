@@ -71,12 +71,13 @@ void JobMetrics::run_started(const std::string& job_id) {
 }
 
 void JobMetrics::run_details(const std::string& job_id, std::uint64_t first_step, std::uint64_t micro_batch_tokens,
-                             std::uint32_t replicas) {
+                             std::uint32_t replicas, std::uint32_t ranks) {
     const std::lock_guard lock(mutex_);
     if (const auto found = runs_.find(job_id); found != runs_.end()) {
         found->second.run.first_step = first_step;
         found->second.run.micro_batch_tokens = micro_batch_tokens;
         found->second.run.replicas = replicas;
+        found->second.run.ranks = ranks;
     }
 }
 
@@ -269,7 +270,7 @@ void count_event(JobMetrics& metrics, const std::string& job_id, std::uint32_t s
                  const WorkerEvent& event) {
     if (const auto* started = std::get_if<StartedEvent>(&event)) {
         metrics.run_details(job_id, started->first_step, std::uint64_t{started->batch_size} * sequence_length,
-                            started->replicas);
+                            started->replicas, started->ranks);
     } else if (const auto* progress = std::get_if<ProgressEvent>(&event)) {
         metrics.progress(job_id, *progress);
     } else if (const auto* evaluation = std::get_if<EvaluationEvent>(&event)) {

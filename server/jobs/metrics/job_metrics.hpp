@@ -42,9 +42,10 @@ class JobMetrics {
 
     /// A worker began (or resumed) the job: its counters start at 0 again, ours continue.
     void run_started(const std::string& job_id);
-    /// The worker's first report: its first step, the input positions of one micro-batch, and how many train at once.
+    /// The worker's first report: its first step, the input positions of one micro-batch, how many train at once,
+    /// and on how many ranks.
     void run_details(const std::string& job_id, std::uint64_t first_step, std::uint64_t micro_batch_tokens,
-                     std::uint32_t replicas = 0);
+                     std::uint32_t replicas = 0, std::uint32_t ranks = 0);
     void progress(const std::string& job_id, const ProgressEvent& progress);
     void evaluated(const std::string& job_id, const EvaluationEvent& evaluation);
     void checkpoint_written(const std::string& job_id, const CheckpointEvent& checkpoint);

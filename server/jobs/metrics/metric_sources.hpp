@@ -32,6 +32,7 @@ struct JobRun {
     std::uint64_t first_step = 0;          ///< steps done before it began
     std::uint64_t micro_batch_tokens = 0;  ///< input positions of one micro-batch
     std::uint32_t replicas = 0;            ///< micro-batches that train at once; 0: none trains
+    std::uint32_t ranks = 0;               ///< workers that train together; 0: none trains
     CheckpointCounts checkpoints;
     ProgressEvent progress;                     ///< the newest
     double last_step_time = 0;                  ///< Unix time of the last reported step; 0 = none yet

@@ -1,4 +1,6 @@
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "pipeline/core/stage.hpp"
 #include "server/jobs/metrics/metric_row_parts.hpp"
@@ -48,6 +50,27 @@ double hidden_seconds(const JobRun& run) {
 
 MetricSamples replicas(const JobRun& run) {
     return run.replicas > 0 ? MetricSamples(run.replicas) : MetricSamples();
+}
+
+MetricSamples ranks(const JobRun& run) {
+    return run.ranks > 0 ? MetricSamples(run.ranks) : MetricSamples();
+}
+
+MetricSamples tokens_by_rank(const JobRun& run) {
+    std::vector<MetricSample> samples;
+    for (const RankCounters& rank : run.progress.ranks) {
+        samples.push_back({{std::to_string(rank.rank)}, rank.tokens});
+    }
+    return samples;
+}
+
+MetricSamples waits_by_rank(const JobRun& run) {
+    std::vector<MetricSample> samples;
+    for (const RankCounters& rank : run.progress.ranks) {
+        samples.push_back({{std::to_string(rank.rank), "input"}, rank.wait_input_seconds});
+        samples.push_back({{std::to_string(rank.rank), "ranks"}, rank.wait_ranks_seconds});
+    }
+    return samples;
 }
 
 MetricSamples last_step_time(const JobRun& run) {
@@ -141,6 +164,7 @@ std::vector<MetricRow<JobRun>> training_metric_rows() {
         Row("distilld_job_grad_norm", "Global norm of the newest step's gradient, before clipping.", gauge, {"job_id"},
             of_step(&ProgressEvent::grad_norm)),
         Row("distilld_job_replicas", "Micro-batches that a job trains at once.", gauge, {"job_id"}, replicas),
+        Row("distilld_job_ranks", "Workers that train a job together.", gauge, {"job_id"}, ranks),
         Row("distilld_job_learning_rate", "Learning rate of the newest step.", gauge, {"job_id"},
             of_step(&ProgressEvent::learning_rate)),
         Row("distilld_job_last_step_timestamp_seconds", "Unix time at which the newest step of the run was reported.",
@@ -168,6 +192,13 @@ std::vector<MetricRow<JobRun>> training_metric_rows() {
         Row("distilld_job_padding_tokens_total",
             "Padding positions of micro-batches that an active job's student has computed.", counter, {"job_id"},
             of_student(&ProgressEvent::padding_tokens)),
+        Row("distilld_job_rank_tokens_total",
+            "Input positions that a rank has trained on; of active jobs with several.", counter, {"job_id", "rank"},
+            tokens_by_rank),
+        Row("distilld_job_rank_wait_seconds_total",
+            "Time a rank waited for its input, or at the end of a step for the other ranks; of active jobs with "
+            "several.",
+            counter, {"job_id", "rank", "reason"}, waits_by_rank),
         Row("distilld_steps_total", "Optimizer steps done by all jobs.", counter, steps_done),
         Row("distilld_tokens_total",
             "Input positions, or samples of tensors: trained on by students, answered for by teachers.", counter,

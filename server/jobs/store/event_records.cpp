@@ -71,6 +71,7 @@ Headline headline(const WaitingEvent& event) {
 
 void shorten_progress(boost::json::object& progress) {
     progress.erase("stages");
+    progress.erase("ranks");
     boost::json::object kept;
     const boost::json::object& fetch = progress.at("fetch").get_object();
     for (const char* name : kFetchFieldsKept) {

@@ -29,8 +29,8 @@ Headline headline(const CheckpointEvent& event);
 Headline headline(const LogEvent& event);
 Headline headline(const WaitingEvent& event);
 
-/// Progress as the REST API shows it, shortened because thousands of records are kept: without the times of the stages
-/// and most counters of the teacher's side.
+/// Progress as the REST API shows it, shortened because thousands of records are kept: without the times of the stages,
+/// the ranks and most counters of the teacher's side.
 void shorten_progress(boost::json::object& progress);
 
 /// The fields of an event that a record keeps.

@@ -3,6 +3,7 @@ import { test } from "node:test";
 
 import { bytes, duration, lossName, moment, number, rate, share } from "../../../web/format.js";
 import { lossesOf } from "../../../web/losses.js";
+import { rankRows } from "../../../web/ranks.js";
 import { aligned, SeriesSet, thinned } from "../../../web/series.js";
 import { SseParser } from "../../../web/sse.js";
 import { bottleneckOf, StageHistory } from "../../../web/stages.js";
@@ -180,4 +181,13 @@ test("figures are written as people read them", () => {
     assert.match(moment(new Date().toISOString()), /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/, "today, too");
     assert.equal(moment(null), "–");
     assert.equal(moment("soon"), "soon");
+});
+
+test("each rank has a row that says for whom it waits", () => {
+    assert.deepEqual(rankRows(null), []);
+    assert.deepEqual(rankRows({ step: 1, ranks: [] }), []);
+    const slow = { rank: 1, host: "b", tokens_per_second: 1500, busy_seconds: { student: 9 } };
+    assert.deepEqual(rankRows({ ranks: [{ ...slow, wait_input_seconds: 0.5, wait_ranks_seconds: 0 }] }), [
+        ["1", "b", "1.5k tok/s", "9.0 s", "500 ms", "0 ms"],
+    ]);
 });

@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "models/training/rank_buckets.hpp"
@@ -68,7 +70,15 @@ std::string trained(CausalLmStudentOptions options, RankExchange* ranks, const S
             sums.add(student->train(*staged), 10, 1);
         }
         const StepStats stats = student->finish_step(1e-2);
-        sums = student->of_all_ranks(sums);
+        RankCounters figures;
+        figures.tokens = ranks == nullptr ? 0 : ranks->rank() + step;
+        const StepOfAll all = student->of_all_ranks(sums, figures);
+        sums = all.sums;
+        EXPECT_EQ(all.ranks.size(), ranks == nullptr ? 0 : ranks->count());
+        for (std::size_t rank = 0; rank < all.ranks.size(); ++rank) {
+            EXPECT_EQ(all.ranks[rank].rank, rank);
+            EXPECT_EQ(all.ranks[rank].tokens, rank + step);
+        }
         bits += std::to_string(stats.grad_norm) + " " + std::to_string(stats.loss_sum) + " " +
                 std::to_string(stats.kd_sum) + " " + std::to_string(sums.target_tokens) + " " +
                 std::to_string(sums.positions) + " ";
@@ -197,6 +207,34 @@ TEST(Ranks, DrawDropoutOfTheirMicroBatches) {
     options.student.config_json = R"({"model_type":"gpt2","vocab_size":61,"n_embd":32,"n_layer":2,"n_head":4,
         "n_positions":32,"initializer_range":0.1,"resid_pdrop":0.1,"embd_pdrop":0.1,"attn_pdrop":0.1})";
     expect_same_bits(options, 4, {2, 4});
+}
+
+TEST(Ranks, TellWhoWaits) {
+    CausalLmStudentOptions options = random_options();
+    options.training.micro_batches = kMicroBatches;
+    options.training.gradient_groups = 2;
+    on_ranks(2, [&](RankExchange& ranks) {
+        CausalLmStudentOptions own = options;
+        own.ranks = &ranks;
+        const auto student = make(own);
+        for (int step = 0; step < 2; ++step) {
+            const auto staged = student->stage(numbered(0, ranks.rank() * kMicroBatches / 2, {}));
+            static_cast<void>(student->train(*staged));
+            if (ranks.rank() == 1) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(300));
+            }
+            static_cast<void>(student->finish_step(1e-2));
+            RankCounters mine;
+            mine.host = "host-" + std::to_string(ranks.rank());
+            mine.busy_seconds = {{"student", 2}, {"optimizer", 1000}};
+            const std::vector<RankCounters> all = student->of_all_ranks({}, mine).ranks;
+            ASSERT_EQ(all.size(), 2U);
+            EXPECT_EQ(all[1].host, "host-1");
+            EXPECT_EQ(all[1].busy_seconds.at("student"), 2);
+            EXPECT_GT(all[0].wait_ranks_seconds, all[1].wait_ranks_seconds);
+            EXPECT_EQ(all[0].busy_seconds.at("optimizer") < 1000, step > 0) << "without the wait of earlier steps";
+        }
+    });
 }
 
 TEST(Ranks, ClipBySameNorm) {

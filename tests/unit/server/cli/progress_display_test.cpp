@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -185,6 +186,14 @@ TEST_F(Display, SaysWhatIsTrained) {
             "  \"Once\\nupon\" → \" a \\\"time\\\" \"\n", "step 50 checkpoint cp\n"));
 }
 
+TEST(RankLines, SayWhoWaits) {
+    ProgressEvent progress;
+    EXPECT_THAT(rank_lines(progress), IsEmpty());
+    progress.ranks = {{0, "a", 10, 1500, 0.5, 2, {}}, {1, "b", 10, 900, 0, 0.25, {}}};
+    EXPECT_THAT(rank_lines(progress), ElementsAre("a: 1.5k tok/s, waited for input 0.50 s, for other ranks 2.00 s",
+                                                  "b: 900 tok/s, waited for input 0.00 s, for other ranks 0.25 s"));
+}
+
 TEST_F(Display, SaysHowManyMicroBatchesTrainAtOnce) {
     auto display = make(false);
     StartedEvent started{6, 0, 1000, 1, 10, 10, "fp32", "", 2, 8};
@@ -194,7 +203,10 @@ TEST_F(Display, SaysHowManyMicroBatchesTrainAtOnce) {
     }
     const std::string line =
         "training 1.0k parameters (fp32) on 10 of 10 tokens in 1 row: 6 steps of up to 2 x 8 sequences";
-    EXPECT_THAT(written_, ElementsAre(line + "\n", line + ", 3 micro-batches at once\n"));
+    started.replicas = 1;
+    started.ranks = 2;
+    display.show(started, at(0));
+    EXPECT_THAT(written_, ElementsAre(line + "\n", line + ", 3 micro-batches at once\n", line + ", on 2 ranks\n"));
 }
 
 }  // namespace

@@ -43,7 +43,8 @@ TEST(EventRecords, HoldTheFieldsOfTheOtherEvents) {
               R"("data":{"total_steps":1,"first_step":2,)"
               R"("parameters":3,"dataset_rows":4,"dataset_tokens":5,"dataset_tokens_read":6,)"
               R"("dtype":"bf16","teacher":"a teacher",)"
-              R"("batch_size":6,"micro_batches":7,"tokenizer":"bytes","store":"","of_samples":false,"replicas":0}})");
+              R"("batch_size":6,"micro_batches":7,"tokenizer":"bytes","store":"","of_samples":false,"replicas":0,)"
+              R"("ranks":0}})");
     EXPECT_EQ(as_text(record_of(EvaluationEvent{1, 2.5, 3})),
               R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"evaluation",)"
               R"("message":"step 1, held-out cross entropy 2.5 nats/token",)"

@@ -88,6 +88,27 @@ TEST(JobMetricRows, EachOfSeveralTeachersIsShownForItself) {
     EXPECT_EQ(of("several_teachers_window_items", "math"), 6);
 }
 
+TEST(JobMetricRows, EachOfSeveralRanksIsShownForItself) {
+    const auto metrics = std::make_shared<JobMetrics>();
+    metrics->run_started("j");
+    metrics->run_details("j", 0, 1, 1, 2);
+    ProgressEvent event;
+    event.step = 1;
+    for (const std::uint32_t rank : {0, 1}) {
+        RankCounters& figures = event.ranks.emplace_back();
+        figures.rank = rank;
+        figures.tokens = 64 + rank;
+        figures.wait_input_seconds = 0.5 + rank;
+        figures.wait_ranks_seconds = 2.5 + rank;
+    }
+    metrics->progress("j", event);
+    const auto text = metrics->text();
+    EXPECT_EQ(sample(text, R"(distilld_job_ranks{job_id="j"})"), 2);
+    EXPECT_EQ(sample(text, R"(distilld_job_rank_tokens_total{job_id="j",rank="1"})"), 65);
+    EXPECT_EQ(sample(text, R"(distilld_job_rank_wait_seconds_total{job_id="j",rank="0",reason="input"})"), 0.5);
+    EXPECT_EQ(sample(text, R"(distilld_job_rank_wait_seconds_total{job_id="j",rank="1",reason="ranks"})"), 3.5);
+}
+
 TEST(JobMetricRows, AGenerateJobHasRowsAndNoStudent) {
     const auto metrics = std::make_shared<JobMetrics>();
     metrics->run_started("g");
