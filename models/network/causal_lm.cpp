@@ -10,6 +10,7 @@
 #include "base/json_text.hpp"
 #include "models/families/config_json.hpp"
 #include "models/network/decoder.hpp"
+#include "models/network/device.hpp"
 #include "models/network/lora.hpp"
 #include "models/network/parameter.hpp"
 #include "models/weights/weight_folder.hpp"
@@ -154,7 +155,9 @@ NamePrefix names_in_files(const ModelFamily& family) {
     return {family.names.optional_prefix, std::string(family.names.head) + ".weight"};
 }
 
-CausalLm::CausalLm() = default;
+CausalLm::CausalLm() {
+    set_up_vector_math();
+}
 CausalLm::~CausalLm() = default;
 
 void CausalLm::set_adapters(std::unique_ptr<AdapterSet> adapters) {

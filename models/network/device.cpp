@@ -69,6 +69,10 @@ Result<std::string> device_name(std::string_view text) {
     return device ? Result<std::string>(device->str()) : Result<std::string>(device.error());
 }
 
+void set_up_vector_math() {
+    [[maybe_unused]] static const bool done = torch::zeros({1}).cos().defined();
+}
+
 void make_repeatable() {
     at::globalContext().setDeterministicAlgorithms(/*b=*/true, /*warn_only=*/false);
     // Otherwise libtorch first fills every tensor without values with NaN.

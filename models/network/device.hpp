@@ -21,6 +21,12 @@ Result<torch::Device> resolve_device(std::string_view text, const CudaDevices& c
 /// The same with cuda_devices().
 Result<torch::Device> resolve_device(std::string_view text);
 
+/// MKL's vector functions, which libtorch uses for cos, exp and others, set themselves up at the first call of a
+/// process. If several threads make that call at once, some of its results may have the precision of another mode:
+/// errors of 1e-4 in about 1 of 200 processes on a busy machine. This makes the first call on one thread. Call it
+/// before computing; once suffices.
+void set_up_vector_math();
+
 /// From now on, libtorch uses deterministic algorithms on this process's GPUs, for example in attention's backward
 /// pass. On a CPU, that changes only the algorithms of scatter and index operations, so it is not called for a student
 /// there. An operation without a deterministic algorithm is an error of libtorch.

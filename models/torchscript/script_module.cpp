@@ -15,6 +15,7 @@
 #include "base/files/open_file.hpp"
 #include "base/join.hpp"
 #include "base/sha256.hpp"
+#include "models/network/device.hpp"
 
 namespace distilld::models {
 namespace {
@@ -171,6 +172,7 @@ ScriptModule::ScriptModule(ModuleNames names, torch::jit::Module module, std::st
 Result<std::unique_ptr<ScriptModule>> ScriptModule::load(ModuleNames names, torch::ScalarType type,
                                                          const torch::Device& device) {
     execute_as_written();
+    set_up_vector_math();
     const Result<MappedFile> file = MappedFile::open(names.file);
     if (!file) {
         return invalid_at(names.field, file.error());

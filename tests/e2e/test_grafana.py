@@ -49,7 +49,7 @@ def live(module_service, teacher, text_data, tmp_path_factory):
         spec = jobs.distil_spec(text_data, folder / "student", proxy.url, steps=1_000_000)
         spec["checkpoint"] = {"every_secs": 2}
         spec["metrics"] = {"jsonl_file": str(folder / "metrics.jsonl")}
-        spec["training"]["eval_steps"] = 10
+        spec["training"] |= {"eval_steps": 10, "ranks": 2, "gradient_groups": 2}
         # The teacher is asked all the same.
         spec["teacher"] |= {"store": str(folder / "answers"), "cache": "write"}
         spec["teachers"] = {"default": spec.pop("teacher")}  # several have panels of their own
