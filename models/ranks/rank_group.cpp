@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "models/ranks/meeting_point.hpp"
+#include "pipeline/core/ranks/rank_watch.hpp"
 
 namespace distilld::models {
 
@@ -26,6 +27,8 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kProtocol = "distilld ranks 1";
 /// The store's key by which another rank asks rank 0 to end the run.
 constexpr const char* kStop = "stop";
+/// The first verdict about a loss.
+constexpr const char* kVerdict = "verdict";
 constexpr milliseconds kConnectTimeout{2'000};
 constexpr milliseconds kPoll{100};
 /// Of a call that waits for another rank: its heartbeats say whether to go on waiting.
@@ -118,7 +121,14 @@ class GlooGroup final : public RankGroup {
         abort_transfers();
     }
 
-    void fail(const std::string& why) noexcept override { end("failed: " + why); }
+    void fail(const std::string& why) noexcept override {
+        std::string how;
+        {
+            const std::lock_guard lock(mutex_);
+            how = end_of_lost_;
+        }
+        end(how.empty() ? RankWatch::end_by_failure(why) : how);
+    }
 
     void ask_to_stop() noexcept override {
         {
@@ -129,15 +139,16 @@ class GlooGroup final : public RankGroup {
     }
 
     void leave() noexcept override {
-        end("left");
+        end(RankWatch::end_of_run());
         if (place_.rank != 0 || place_.hosted || !store_) {
             return;
         }
-        // The others learn from our store that we have left.
+        // The others learn from our store how we have ended, and of the loss of a rank.
+        const std::optional<std::uint32_t> gone = lost_rank();
         const auto deadline = Clock::now() + patience_.leave;
         try {
             for (std::uint32_t other = 1; other < place_.count; ++other) {
-                while (!store_->check({key("end", other)}) && Clock::now() < deadline && !lost()) {
+                while (other != gone && !store_->check({key("end", other)}) && Clock::now() < deadline) {
                     std::this_thread::sleep_for(kPoll);
                 }
             }
@@ -264,9 +275,11 @@ class GlooGroup final : public RankGroup {
     }
 
     [[noreturn]] void throw_loss(std::uint32_t peer, const std::string& why) {
-        // The rank may say itself why it has ended.
         std::unique_lock lock(mutex_);
-        changed_.wait_for(lock, patience_.heartbeat + kPoll * 10, [this] { return lost_.has_value(); });
+        suspicion_.emplace(peer, why);
+        changed_.notify_all();
+        // The watching thread looks at once, and once more.
+        changed_.wait_for(lock, patience_.heartbeat * 2 + kPoll * 10, [this] { return lost_.has_value(); });
         if (!lost_) {
             lost_.emplace(peer, false, name_of(peer) + " is lost: " + why);
         }
@@ -285,18 +298,15 @@ class GlooGroup final : public RankGroup {
         }
     }
 
-    struct Heard {
-        std::string beat;
-        /// Looks without a new heartbeat. Not a time: after a pause of the whole machine, all look again.
-        std::int64_t silent_looks = 0;
-        bool ended = false;
-    };
-
     void watch() {
-        std::vector<Heard> heard(place_.count);
+        RankWatch watch(place_.rank, place_.count, static_cast<std::uint32_t>(patience_.silence / patience_.heartbeat));
         std::uint64_t beats = 0;
         while (wait_for_next_beat()) {
-            std::optional<RankLost> found;
+            if (const auto suspicion = take_suspicion()) {
+                watch.suspect(suspicion->first, suspicion->second);
+            }
+            std::optional<RankVerdict> found;
+            std::string how;
             try {
                 watched_->set(key("beat", place_.rank), bytes_of(std::to_string(++beats)));
                 if (asks_.exchange(false)) {
@@ -305,54 +315,56 @@ class GlooGroup final : public RankGroup {
                 if (place_.rank == 0 && on_stop_ && watched_->check({kStop})) {
                     std::exchange(on_stop_, {})();
                 }
-                found = look(*watched_, heard);
+                found = watch.look(signs());
+                if (found && !found->left) {
+                    found = watch.read(published(RankWatch::write(*found)));
+                }
+                how = found ? RankWatch::end_by_verdict(*found) : "";
             } catch (const std::exception& error) {
-                found =
-                    RankLost(0, false,
-                             (place_.hosted ? "the launcher" : name_of(0)) + " is lost: its store at " + place_.host +
-                                 ":" + std::to_string(place_.port) + " does not answer: " + described(error));
+                // If a verdict could not be published, it is this rank that knows.
+                if (!found) {
+                    found = watch.no_store(place_.hosted,
+                                           place_.host + ":" + std::to_string(place_.port) + ": " + described(error));
+                }
+                how = RankWatch::end_by_failure(found->words);  // perhaps it is this rank that is cut off
             }
             if (found && !ended_) {
-                report(*found);
+                report({found->rank, found->left, found->words}, found->left ? "" : how);
                 return;
             }
         }
     }
 
-    /// A rank that failed comes before rank 0, which may have left for that reason.
-    std::optional<RankLost> look(c10d::Store& store, std::vector<Heard>& heard) const {
-        std::optional<RankLost> left;
+    RankSigns signs() {
+        RankSigns signs;
+        signs.beats.resize(place_.count);
+        signs.ends.resize(place_.count);
+        if (watched_->check({kVerdict})) {
+            signs.verdict = text_of(watched_->get(kVerdict));
+        }
         for (std::uint32_t other = 0; other < place_.count; ++other) {
-            Heard& of = heard[other];
-            if (other == place_.rank || of.ended) {
+            if (other == place_.rank) {
                 continue;
             }
-            if (store.check({key("end", other)})) {
-                of.ended = true;
-                const std::string how = text_of(store.get(key("end", other)));
-                if (how != "left") {
-                    return RankLost(other, false, name_of(other) + " has " + how);
-                }
-                if (other == 0) {
-                    left.emplace(0, true, name_of(0) + " has ended the run");
-                }
-                continue;
-            }
-            const std::string beat = text_of(store.get(key("beat", other)));
-            of.silent_looks = std::exchange(of.beat, beat) == beat ? of.silent_looks + 1 : 0;
-            if (of.silent_looks * patience_.heartbeat > patience_.silence) {
-                return RankLost(other, false,
-                                name_of(other) + " is lost: nothing was heard of it for " +
-                                    std::to_string(patience_.silence.count() / 1000) + " s");
+            if (watched_->check({key("end", other)})) {
+                signs.ends[other] = text_of(watched_->get(key("end", other)));
+            } else {
+                signs.beats[other] = text_of(watched_->get(key("beat", other)));
             }
         }
-        return left;
+        return signs;
     }
 
-    void report(const RankLost& lost) {
+    /// The verdict of all ranks: this one, unless another came first.
+    std::string published(const std::string& verdict) {
+        return text_of(watched_->compareSet(kVerdict, {}, bytes_of(verdict)));
+    }
+
+    void report(const RankLost& lost, const std::string& how) {
         {
             const std::lock_guard lock(mutex_);
             lost_ = lost;
+            end_of_lost_ = how;
             abort_transfers();
         }
         changed_.notify_all();
@@ -361,10 +373,16 @@ class GlooGroup final : public RankGroup {
         }
     }
 
+    /// At once if another rank is suspected or the run should stop.
     bool wait_for_next_beat() {
         std::unique_lock lock(mutex_);
-        changed_.wait_for(lock, patience_.heartbeat, [this] { return stopped_ || asks_; });
+        changed_.wait_for(lock, patience_.heartbeat, [this] { return stopped_ || asks_ || suspicion_; });
         return !stopped_;
+    }
+
+    std::optional<std::pair<std::uint32_t, std::string>> take_suspicion() {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(suspicion_, std::nullopt);
     }
 
     void stop_watching() {
@@ -375,9 +393,10 @@ class GlooGroup final : public RankGroup {
         changed_.notify_all();
     }
 
-    [[nodiscard]] bool lost() {
+    /// nullopt: none is lost.
+    [[nodiscard]] std::optional<std::uint32_t> lost_rank() {
         const std::lock_guard lock(mutex_);
-        return lost_.has_value();
+        return lost_ && !lost_->left() ? std::optional(lost_->rank()) : std::nullopt;
     }
 
     RankPlace place_;
@@ -393,6 +412,8 @@ class GlooGroup final : public RankGroup {
     std::condition_variable changed_;
     std::set<WorkPtr> transfers_;  // that are not forgotten
     std::optional<RankLost> lost_;
+    std::string end_of_lost_;                                         // what to tell the others about it
+    std::optional<std::pair<std::uint32_t, std::string>> suspicion_;  // a rank whose transfer has broken, and why
     bool stopped_ = false;
     std::jthread watching_;
 };
