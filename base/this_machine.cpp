@@ -1,10 +1,18 @@
 #include "base/this_machine.hpp"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <fstream>
 
 namespace distilld {
+
+std::string host_name() {
+    std::array<char, 256> name{};
+    const bool known = ::gethostname(name.data(), name.size() - 1) == 0 && name.front() != 0;
+    return known ? name.data() : "?";
+}
 
 std::string boot_id() {
     std::ifstream boot("/proc/sys/kernel/random/boot_id");

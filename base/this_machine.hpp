@@ -4,6 +4,9 @@
 
 namespace distilld {
 
+/// "?" if it has none.
+[[nodiscard]] std::string host_name();
+
 /// The id of the machine's current boot. Empty if unknown.
 [[nodiscard]] std::string boot_id();
 

@@ -1,4 +1,4 @@
-// The ranks of a job: workers that train one student. Whoever waits for the others is faster than they.
+// The ranks of a job: workers that train one student. The slowest rank waits least for the others.
 
 import { h, makeTable, setHidden } from "./dom.js";
 import { duration, rate, whole } from "./format.js";

@@ -161,9 +161,7 @@ class GlooGroup final : public RankGroup {
     static Error stopped() { return Error{ErrorKind::cancelled, "stopped on request"}; }
     static std::string key(const char* name, std::uint32_t rank) { return name + ("/" + std::to_string(rank)); }
 
-    [[nodiscard]] std::string name_of(std::uint32_t rank) const {
-        return "rank " + std::to_string(rank) + " of " + std::to_string(place_.count);
-    }
+    [[nodiscard]] std::string name_of(std::uint32_t rank) const { return name_of_rank(rank, place_.count); }
 
     /// Waits for all ranks, and refuses those of another kind.
     Result<void> meet(Clock::time_point deadline, const std::function<bool()>& cancelled) {

@@ -187,9 +187,13 @@ class CausalLmStudent final : public Student {
         content.write_model = [model = std::move(model)](const fs::path& folder) {
             return write_model_folder(folder, model);
         };
-        content.optimizer = ranks_ ? ranks_->collect_state() : optimizer_.state();
-        for (std::size_t i = 0; !ranks_ && i < content.optimizer.size(); ++i) {
-            content.optimizer[i].tensor = host_copy(content.optimizer[i].tensor);
+        if (ranks_) {
+            content.optimizer = ranks_->collect_state();
+        } else {
+            content.optimizer = optimizer_.state();
+            for (NamedTensor& named : content.optimizer) {
+                named.tensor = host_copy(named.tensor);
+            }
         }
         return make_student_snapshot(std::move(content));
     }

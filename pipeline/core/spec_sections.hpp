@@ -168,6 +168,11 @@ inline constexpr std::string_view kDefaultTeacher = "default";
     return teacher.module.empty() ? teacher.model_dir : teacher.module;
 }
 
+/// Whether answers are read from a store or written to it.
+[[nodiscard]] inline bool uses_store(const TeacherSpec& teacher) {
+    return !teacher.store.empty() && teacher.cache != TeacherCache::off;
+}
+
 /// Whether there is a teacher in addition to a store.
 [[nodiscard]] inline bool can_be_asked(const TeacherSpec& teacher) {
     return !teacher.endpoints.empty() || !local_model_of(teacher).empty();

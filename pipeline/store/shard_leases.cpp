@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <random>
 #include <string_view>
 #include <system_error>
@@ -37,11 +36,6 @@ BOOST_DESCRIBE_STRUCT(TableFile, (), (version, writers))
 std::string draw_id() {
     std::random_device source;
     return hex(source()) + hex(source());
-}
-
-std::string this_host() {
-    std::array<char, 256> name{};
-    return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("?");
 }
 
 /// An unreadable table has no leases: a writer that loses one notices it.
@@ -81,7 +75,7 @@ void ShardLeases::Table::drop(std::uint64_t shard) {
 ShardLeases::ShardLeases(fs::path folder, ShardLeaseOptions options)
     : folder_(std::move(folder)), options_(std::move(options)) {
     mine_.id = draw_id();
-    mine_.host = this_host();
+    mine_.host = host_name();
     mine_.machine = boot_id();  // if unknown, no writer is known to be on this machine
     mine_.process = static_cast<std::uint64_t>(::getpid());
 }

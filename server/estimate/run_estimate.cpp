@@ -62,11 +62,10 @@ std::uint64_t window_bytes(const TeacherSpec& teacher, std::uint64_t answer) {
                           saturating_product(3, answer));
 }
 
-/// Of a model in the process, as server/worker/ranks/ shares it.
+/// Of a model in the process. Mapped files are in memory once.
 std::uint32_t copies_of(const TeacherSpec& teacher, std::uint32_t ranks) {
-    const bool has_store = !teacher.store.empty() && teacher.cache != TeacherCache::off;
     const bool mapped = teacher.placement == TeacherPlacement::shared;
-    return !mapped && (has_store || teacher.placement == TeacherPlacement::duplicated) ? ranks : 1;
+    return mapped || computes_for_all_ranks(teacher) ? 1 : ranks;
 }
 
 std::uint64_t teacher_bytes(const JobSpec& spec, const EstimateInputs& inputs, std::uint64_t positions) {

@@ -14,6 +14,7 @@
 #include "api/job_spec.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/async/tuple.hpp"
+#include "pipeline/core/ranks/rank_place.hpp"
 
 namespace distilld {
 namespace {
@@ -74,8 +75,8 @@ struct Ranks {
     bool killed = false;
 };
 
-std::string name_of(std::uint32_t rank, std::size_t count) {
-    return "rank " + std::to_string(rank) + " of " + std::to_string(count) + ": ";
+std::string said_by(const Ranks& ranks, std::uint32_t rank, const std::string& message) {
+    return name_of_rank(rank, static_cast<std::uint32_t>(ranks.workers.size())) + ": " + message;
 }
 
 /// Passes the events of rank 0 on, but for its last one, and warnings of the others.
@@ -86,7 +87,7 @@ void take(Ranks& ranks, std::uint32_t rank, const WorkerEvent& event, const Work
     if (failed != nullptr && (!ranks.cause || (replaces && failed->kind != kRankLost))) {
         ranks.cause = *failed;
         if (failed->kind != kRankLost) {  // which names the other one
-            ranks.cause->message = name_of(rank, ranks.workers.size()) + failed->message;
+            ranks.cause->message = said_by(ranks, rank, failed->message);
         }
     }
     if (rank == 0 && ends_run(event)) {
@@ -94,7 +95,7 @@ void take(Ranks& ranks, std::uint32_t rank, const WorkerEvent& event, const Work
     } else if (rank == 0) {
         on_event(event);
     } else if (const auto* line = std::get_if<LogEvent>(&event); line != nullptr && line->level != "info") {
-        on_event(LogEvent{line->level, name_of(rank, ranks.workers.size()) + line->message});
+        on_event(LogEvent{line->level, said_by(ranks, rank, line->message)});
     }
 }
 

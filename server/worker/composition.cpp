@@ -15,6 +15,7 @@
 #include "base/files/file_rule.hpp"
 #include "base/scope_exit.hpp"
 #include "base/sha256.hpp"
+#include "base/this_machine.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/graph/evaluation.hpp"
 #include "pipeline/graph/space_wait.hpp"

@@ -188,8 +188,8 @@ class TrainWorker {
         run_.ranks = ranks_.get();
         const std::function<void()> ask = [this] { ranks_->ask_to_stop(); };
         control_.join_ranks(place.count, place.rank == 0 ? std::function<void()>() : ask);
-        const std::string words = "rank " + std::to_string(place.rank) + " of " + std::to_string(place.count);
-        send(LogEvent{"info", words + " has joined at " + place.host + ":" + std::to_string(place.port)});
+        send(LogEvent{"info", name_of_rank(place.rank, place.count) + " has joined at " + place.host + ":" +
+                                  std::to_string(place.port)});
         co_return Result<void>();
     }
 

@@ -21,4 +21,9 @@ struct RankPlace {
 };
 BOOST_DESCRIBE_STRUCT(RankPlace, (), (rank, count, host, port, hosted, attempt, local_count))
 
+/// "rank 1 of 4"
+[[nodiscard]] inline std::string name_of_rank(std::uint32_t rank, std::uint32_t count) {
+    return "rank " + std::to_string(rank) + " of " + std::to_string(count);
+}
+
 }  // namespace distilld

@@ -16,6 +16,13 @@ inline constexpr std::uint32_t kMaxRanks = 64;  ///< on one machine
     return std::max(1U, limit / std::max(1U, ranks));
 }
 
+/// Whether one rank of a machine computes with a teacher in the process for all of them. One with a store is not shared
+/// so: the store may have all its answers.
+[[nodiscard]] inline bool computes_for_all_ranks(const TeacherSpec& teacher) {
+    return !uses_store(teacher) && teacher.placement != TeacherPlacement::shared &&
+           teacher.placement != TeacherPlacement::duplicated;
+}
+
 /// A field of the spec that keeps ranks from training the job together.
 struct RankConflict {
     const char* pointer;

@@ -61,10 +61,6 @@ RankVerdict RankWatch::no_store(bool hosted, const std::string& why) const {
     return {0, false, (hosted ? "the launcher" : name_of(0)) + " is lost: its store does not answer: " + why};
 }
 
-std::string RankWatch::name_of(std::uint32_t rank) const {
-    return "rank " + std::to_string(rank) + " of " + std::to_string(count_);
-}
-
 std::string RankWatch::end_by_verdict(const RankVerdict& verdict) {
     return verdict.left ? end_of_run() : std::string(kLost) + write(verdict);
 }

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/core/ranks/rank_place.hpp"
+
 namespace distilld {
 
 /// Why a rank cannot go on.
@@ -41,17 +43,16 @@ class RankWatch {
     /// nullopt: go on. A verdict about a loss is to be published if there is none yet, and read() from what is then
     /// published.
     [[nodiscard]] std::optional<RankVerdict> look(const RankSigns& signs);
-    /// The verdict if the store does not answer. `host`: of the store; the launcher's or rank 0's.
+    /// The verdict if the store does not answer. `hosted`: the launcher has it, otherwise rank 0.
     [[nodiscard]] RankVerdict no_store(bool hosted, const std::string& why) const;
-
-    /// "rank 1 of 4"
-    [[nodiscard]] std::string name_of(std::uint32_t rank) const;
 
     [[nodiscard]] static std::string write(const RankVerdict& verdict);
     /// `text`: written by another rank, perhaps of another version.
     [[nodiscard]] RankVerdict read(const std::string& text) const;
 
   private:
+    [[nodiscard]] std::string name_of(std::uint32_t rank) const { return name_of_rank(rank, count_); }
+
     struct Heard {
         std::string beat;
         std::uint32_t silent_looks = 0;

@@ -1,9 +1,6 @@
 #include "server/worker/ranks/rank_run.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <boost/describe/class.hpp>
 #include <boost/json/object.hpp>
 #include <chrono>
@@ -35,9 +32,7 @@ BOOST_DESCRIBE_STRUCT(TeacherPlaces, (), (teachers))
 
 /// One rank of the host loads the teacher for all of them.
 bool is_shared_on_host(const PreparedRun& run, const TeacherSpec& teacher) {
-    const bool has_store = !teacher.store.empty() && teacher.cache != TeacherCache::off;
-    return run.host_ranks.size() > 1 && !teacher.model_dir.empty() && !has_store &&
-           teacher.placement != TeacherPlacement::shared && teacher.placement != TeacherPlacement::duplicated;
+    return run.host_ranks.size() > 1 && !teacher.model_dir.empty() && computes_for_all_ranks(teacher);
 }
 
 /// The spec of a teacher that another rank of this host has loaded.
@@ -88,12 +83,6 @@ std::optional<StepSlice> own_slice(const PreparedRun& run) {
         return std::nullopt;
     }
     return slice_of_rank(run.spec.training.micro_batches, run.ranks->rank(), run.ranks->count());
-}
-
-std::string host_name() {
-    std::array<char, 256> name{};
-    const bool known = ::gethostname(name.data(), name.size() - 1) == 0 && name.front() != 0;
-    return known ? name.data() : "?";
 }
 
 void share_teachers(const PreparedRun& run, std::vector<GraphTeacher>& teachers) {

@@ -25,9 +25,6 @@ Result<std::string> read_words_to_ranks(const std::string& words, PreparedRun& r
 /// The part of each step that this rank trains on; nullopt: all of it.
 [[nodiscard]] std::optional<StepSlice> own_slice(const PreparedRun& run);
 
-/// Of this machine; "?" if it has none.
-[[nodiscard]] std::string host_name();
-
 /// Limits of the job's teachers, divided over the ranks. Each rank keeps the number of requests to a model that is in
 /// its process or in that of another rank.
 void share_teachers(const PreparedRun& run, std::vector<GraphTeacher>& teachers);
@@ -37,8 +34,7 @@ void share_teachers(const PreparedRun& run, std::vector<GraphTeacher>& teachers)
 void find_host_ranks(PreparedRun& run);
 
 /// Makes the first rank of this host load the teachers that its ranks share (PreparedRun::host_teachers), and the
-/// others ask it (PreparedRun::teacher_places). A teacher with a store is not shared: the store may have all its
-/// answers.
+/// others ask it (PreparedRun::teacher_places).
 [[nodiscard]] Result<void> share_on_host(PreparedRun& run, TeachersWish& wish, const GraphExecutors& executors);
 
 /// Begins to answer the other ranks, with the teachers that this one has loaded. Executor of `executors.io`.

@@ -27,14 +27,10 @@ struct Kept {
     std::vector<LogEvent> said;
 };
 
-[[nodiscard]] bool has_store(const TeacherSpec& spec) {
-    return !spec.store.empty() && spec.cache != TeacherCache::off;
-}
-
 /// The manifest of what is to be kept; the error says why nothing is.
 Result<StoreManifest> manifest_of(const HeldOutWish& wish) {
     StoreManifest wanted = wanted_manifest(wish.spec, wish.data, wish.info);
-    if (!has_store(wish.spec)) {
+    if (!uses_store(wish.spec)) {
         if (wish.info.kind == TeacherTargets::Kind::hidden_states) {
             return invalid_input("hidden states are not kept");
         }

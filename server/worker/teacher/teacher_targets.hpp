@@ -11,7 +11,7 @@ namespace distilld {
     if (teacher == nullptr) {
         return false;  // or several: the student holds only one teacher's head
     }
-    if (!teacher->store.empty() && teacher->cache != TeacherCache::off) {
+    if (uses_store(*teacher)) {
         return false;  // a store cannot keep them
     }
     const TargetsChoice targets = teacher->targets;
