@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "models/network/gradient_order.hpp"
-
 namespace distilld::models {
 namespace {
 
@@ -15,7 +13,6 @@ using Run = std::function<torch::Tensor(const torch::Tensor&)>;
 struct HeldRun final : torch::CustomClassHolder {
     explicit HeldRun(Run held) : run(std::move(held)) {}
     Run run;
-    const MicroBatchScope* scope = MicroBatchScope::current();  ///< of forward; lives until backward is done
 };
 
 class Recomputed : public torch::autograd::Function<Recomputed> {
@@ -32,7 +29,6 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
                                                    torch::autograd::variable_list gradients) {
         const auto held = c10::static_intrusive_pointer_cast<HeldRun>(context->saved_data["run"].toCapsule());
         const torch::Tensor input = context->get_saved_variables()[0].detach().requires_grad_(true);
-        const MicroBatchScope::Resumed scope(held->scope);
         torch::Tensor output;
         {
             const torch::AutoGradMode recording(true);

@@ -64,6 +64,16 @@ Result<torch::Device> resolve_device(std::string_view text) {
     return resolve_device(text, cuda_devices());
 }
 
+std::string device_of_rank(const std::string& text, std::uint32_t local_rank, const CudaDevices& cuda) {
+    const bool open = text == "auto" || text == kCuda;
+    return open && cuda.count > 0 ? "cuda:" + std::to_string(local_rank % static_cast<std::uint32_t>(cuda.count))
+                                  : text;
+}
+
+std::string device_of_rank(const std::string& text, std::uint32_t local_rank) {
+    return device_of_rank(text, local_rank, cuda_devices());
+}
+
 Result<std::string> device_name(std::string_view text) {
     const Result<torch::Device> device = resolve_device(text);
     return device ? Result<std::string>(device->str()) : Result<std::string>(device.error());

@@ -2,6 +2,8 @@
 
 #include <torch/torch.h>
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -20,6 +22,9 @@ struct CudaDevices {
 Result<torch::Device> resolve_device(std::string_view text, const CudaDevices& cuda);
 /// The same with cuda_devices().
 Result<torch::Device> resolve_device(std::string_view text);
+
+/// See models/network/effective_dtype.hpp.
+[[nodiscard]] std::string device_of_rank(const std::string& text, std::uint32_t local_rank, const CudaDevices& cuda);
 
 /// MKL's vector functions, which libtorch uses for cos, exp and others, set themselves up at the first call of a
 /// process. If several threads make that call at once, some of its results may have the precision of another mode:

@@ -9,7 +9,13 @@ namespace {
 
 using torch::Tensor;
 
-thread_local const MicroBatchScope* current_scope = nullptr;
+/// A slot of the thread-local state that libtorch keeps for its callers and does not use.
+const c10::DebugInfoKind kSlot = c10::DebugInfoKind::PRODUCER_INFO;
+
+struct CurrentScope final : c10::DebugInfoBase {
+    explicit CurrentScope(const MicroBatchScope* current) : scope(current) {}
+    const MicroBatchScope* scope;
+};
 
 /// Does not wait for the number of distinct ids, which only the device knows. Sorts the ids and adds their rows in the
 /// order of arrival, so that the bits are the same each time.
@@ -118,30 +124,23 @@ void GradientOrder::drop() {
     kept_ = GroupedSum<RowSums, add_sum>(groups_);
 }
 
-MicroBatchScope::MicroBatchScope(std::uint64_t number, const Ticket* ticket) : number_(number), ticket_(ticket) {
-    current_scope = this;
-}
+MicroBatchScope::MicroBatchScope(std::uint64_t number, const Ticket* ticket)
+    : number_(number), ticket_(ticket), current_(kSlot, std::make_shared<CurrentScope>(this)) {}
 
 MicroBatchScope::~MicroBatchScope() {
-    current_scope = nullptr;
     if (ticket_ != nullptr) {
         ticket_->end();
     }
 }
 
 const MicroBatchScope* MicroBatchScope::current() noexcept {
-    return current_scope;
+    const auto* current = static_cast<const CurrentScope*>(c10::ThreadLocalDebugInfo::get(kSlot));
+    return current != nullptr ? current->scope : nullptr;
 }
 
 const Ticket* MicroBatchScope::current_ticket() noexcept {
-    return current_scope != nullptr ? current_scope->ticket_ : nullptr;
-}
-
-MicroBatchScope::Resumed::Resumed(const MicroBatchScope* scope) noexcept
-    : before_(std::exchange(current_scope, scope)) {}
-
-MicroBatchScope::Resumed::~Resumed() {
-    current_scope = before_;
+    const MicroBatchScope* scope = current();
+    return scope != nullptr ? scope->ticket_ : nullptr;
 }
 
 GradientTurn::GradientTurn(const Tensor& master)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/torch.h>
 
 #include <condition_variable>
@@ -47,7 +48,7 @@ class GradientOrder {
 
     /// Whether the rows of a lookup in `table` are kept.
     [[nodiscard]] bool keeps_rows_of(const torch::Tensor& table) const {
-        return tied_table_.is_same(table) && table.device().is_cpu();
+        return table.defined() && tied_table_.is_same(table) && table.device().is_cpu();
     }
 
     /// Keeps `rows` [n, H], the part of the ticket's gradient that the lookup of `ids` [n] in the tied table gives,
@@ -106,7 +107,8 @@ class Ticket {
     std::uint32_t group_;
 };
 
-/// The micro-batch that the calling thread computes. libtorch runs backward on the CPU in the thread that asks for it.
+/// The micro-batch that the calling thread computes, and with it the threads in which libtorch runs its backward pass:
+/// a device's operations run in a thread of libtorch, which inherits the caller's thread-local state.
 class MicroBatchScope {
   public:
     /// `number` decides what dropout draws. `ticket` null: gradients are added at once.
@@ -121,23 +123,12 @@ class MicroBatchScope {
     /// Of the current micro-batch. Null: gradients are added at once.
     [[nodiscard]] static const Ticket* current_ticket() noexcept;
 
-    /// Makes a scope the current one of another thread: a device's backward runs in libtorch's.
-    class Resumed {
-      public:
-        explicit Resumed(const MicroBatchScope* scope) noexcept;
-        ~Resumed();
-        Resumed(const Resumed&) = delete;
-        Resumed& operator=(const Resumed&) = delete;
-
-      private:
-        const MicroBatchScope* before_;
-    };
-
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
 
   private:
     std::uint64_t number_;
     const Ticket* ticket_;
+    c10::DebugInfoGuard current_;
 };
 
 /// A micro-batch's turn to add to a gradient, from construction to destruction.

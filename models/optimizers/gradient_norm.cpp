@@ -56,18 +56,28 @@ std::int64_t block_count(const Tensor& tensor) {
     return (tensor.numel() + kBlock - 1) / kBlock;
 }
 
-Tensor norm_on_device(std::span<const Tensor> tensors) {
+/// Σx² of each tensor, [n] fp64 on their device.
+Tensor squares_on_device(std::span<const Tensor> tensors) {
     std::vector<Tensor> norms;
     norms.reserve(tensors.size());
     for (const Tensor& tensor : tensors) {
         norms.push_back(at::linalg_vector_norm(tensor, 2, std::nullopt, false, torch::kDouble));
     }
-    return torch::stack(norms).square().sum().sqrt();
+    return torch::stack(norms).square();
+}
+
+bool on_device(std::span<const Tensor> tensors) {
+    return !tensors.empty() && !tensors.front().device().is_cpu();
 }
 
 }  // namespace
 
 std::vector<double> squared_norms(std::span<const Tensor> tensors, int max_threads) {
+    if (on_device(tensors)) {
+        const Tensor squares = squares_on_device(tensors).to(torch::kCPU);
+        const auto* values = static_cast<const double*>(squares.const_data_ptr());
+        return {values, values + squares.numel()};
+    }
     struct Block {
         std::size_t tensor = 0;
         std::int64_t number = 0;
@@ -101,8 +111,8 @@ std::vector<double> squared_norms(std::span<const Tensor> tensors, int max_threa
 
 Tensor l2_norm_scalar(std::span<const Tensor> tensors, int max_threads) {
     const torch::NoGradGuard no_grad;
-    if (!tensors.empty() && !tensors.front().device().is_cpu()) {
-        return norm_on_device(tensors);
+    if (on_device(tensors)) {
+        return squares_on_device(tensors).sum().sqrt();
     }
     double total = 0;
     for (const double of_tensor : squared_norms(tensors, max_threads > 0 ? max_threads : at::get_num_threads())) {

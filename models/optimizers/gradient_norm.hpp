@@ -14,7 +14,7 @@ namespace distilld::models {
 /// fp64 tensors, all on one device. `max_threads` 0 = as many as libtorch computes with.
 [[nodiscard]] double l2_norm(std::span<const torch::Tensor> tensors, int max_threads = 0);
 
-/// Σx² of each tensor, in fp64, as l2_norm() adds them in their order. CPU.
+/// Σx² of each tensor, in fp64: on a CPU, l2_norm() adds them in their order; elsewhere, it lets the device sum them.
 [[nodiscard]] std::vector<double> squared_norms(std::span<const torch::Tensor> tensors, int max_threads);
 
 /// l2_norm() as an fp64 scalar on the tensors' device, without waiting; without tensors, 0 on the CPU.

@@ -51,7 +51,7 @@ void store(const RankBucket& bucket, const Tensor& total, const std::vector<Tens
         if (total.defined()) {
             Tensor& gradient = gradients[part.master];
             if (!gradient.defined()) {
-                gradient = torch::empty(masters[part.master].sizes(), masters[part.master].scalar_type());
+                gradient = torch::empty(masters[part.master].sizes(), masters[part.master].options());
             }
             elements(gradient, part.begin, part.count).copy_(elements(total, part.offset, part.count));
         }
@@ -125,8 +125,10 @@ RankGradients::Nodes RankGradients::load(const RankBucket& bucket, const Begun& 
         if (!sums) {
             const Tensor& master = masters_[part.master];
             if (mine.last) {
-                // As if the next micro-batch wanted to add to it.
-                order_->enter(master.unsafeGetTensorImpl(), *mine.last + 1);
+                // As if the next micro-batch wanted to add to it. On a device, the head and then the lookup add to a
+                // tied table: wait until the last micro-batch has ended.
+                const bool twice = order_->tied_table().is_same(master) && !order_->keeps_rows_of(master);
+                order_->enter(twice ? nullptr : master.unsafeGetTensorImpl(), *mine.last + 1);
             }
             sums = order_->take_sums(master);
             found.used[part.master] = !sums->empty();

@@ -16,7 +16,7 @@
 
 namespace distilld::models {
 
-/// The gradients of a step, summed over the ranks. On the CPU.
+/// The gradients of a step, summed over the ranks. On the CPU, wherever the student is.
 class RankGradients {
   public:
     /// What a rank knows when the exchange begins.
@@ -27,7 +27,7 @@ class RankGradients {
 
     /// What it knows afterwards.
     struct Exchanged {
-        std::vector<torch::Tensor> gradients;  ///< by master; undefined: not for this rank
+        std::vector<torch::Tensor> gradients;  ///< by master, on its device; undefined: not for this rank
         std::vector<bool> used;                ///< by master: whether this rank has added to it
         std::set<SumNode> nodes;               ///< those that this rank held sums of
         SumPlan plan;                          ///< with rank 0 as the owner
@@ -40,7 +40,8 @@ class RankGradients {
 
     /// Sends each gradient as soon as this rank has completed it. Any thread, but one at a time.
     [[nodiscard]] Exchanged exchange(const Begun& mine);
-    /// After exchange(): the sum of the rows that GradientOrder keeps, on every rank. Compute thread.
+    /// After exchange(): the sum of the rows that GradientOrder keeps, on every rank. Compute thread. For a student on
+    /// the CPU.
     [[nodiscard]] RowSums sum_kept_rows(const Exchanged& exchanged);
 
   private:

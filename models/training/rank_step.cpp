@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -81,7 +80,8 @@ RankStep::RankStep(RankExchange& ranks, const TrainingSpec& training, std::span<
       masters_(masters_of(groups)),
       order_(std::move(order)),
       gradients_(make_gradients(groups_)),
-      weights_(groups.size()) {}
+      weights_(groups.size()),
+      used_(masters_.size(), false) {}
 
 std::vector<RankStep::Master> RankStep::masters_of(std::span<const ParameterGroup> groups) {
     std::vector<Master> masters;
@@ -102,10 +102,11 @@ RankGradients RankStep::make_gradients(std::uint32_t groups) const {
         backward.push_back({tensors.size(), master.tensor.numel(), owners_[master.group]});
         tensors.push_back(master.tensor);
     }
-    // Backward begins with the head, and with it the table that it may share with the embedding.
+    // Backward begins with the head, and with it the table that it may share with the embedding; on a device, the
+    // embedding adds to the table, too, at the end.
     std::ranges::reverse(backward);
     std::ranges::stable_partition(
-        backward, [&](const BucketedMaster& one) { return order_->tied_table().is_same(tensors[one.master]); });
+        backward, [&](const BucketedMaster& one) { return order_->keeps_rows_of(tensors[one.master]); });
     return {ranks_, groups, std::move(tensors), backward, !sharded_, order_};
 }
 
@@ -178,29 +179,32 @@ bool RankStep::complete(StepLosses& losses) {
     RankGradients::Exchanged found = done_.get();
     waited_ += std::chrono::steady_clock::now() - began;
     mine.used.assign(found.used.begin(), found.used.end());
-    std::vector<std::uint8_t> used(masters_.size(), 0);
+    used_.assign(masters_.size(), false);
     std::uint64_t micro_batch = 0;
     for (const std::string& text : ranks_.gather(mine.text())) {
         const Report report = Report::read(text, masters_.size());
-        std::ranges::transform(used, report.used, used.begin(), std::bit_or());
+        for (std::size_t master = 0; master < masters_.size(); ++master) {
+            used_[master] = used_[master] || report.used[master] != 0;
+        }
         for (const Report::Losses& one : report.losses) {
             losses.add(micro_batch++, {static_cast<std::uint32_t>(one.group),
                                        torch::tensor(torch::ArrayRef(one.values), torch::kDouble)});
         }
     }
     for (std::size_t master = 0; master < masters_.size(); ++master) {
-        if (used[master] != 0) {
+        if (used_[master]) {
             masters_[master].tensor.mutable_grad() = std::move(found.gradients[master]);
         }
     }
-    if (!found.plan.empty && order_->tied_table().defined()) {
+    const Tensor& tied = order_->tied_table();
+    if (!found.plan.empty && order_->keeps_rows_of(tied)) {
         const RowSums total = gradients_.sum_kept_rows(found);
-        if (order_->tied_table().grad().defined()) {
+        if (tied.grad().defined()) {
             order_->add_kept_rows(total);
         }
     }
     order_->drop();
-    return !std::ranges::all_of(used, [](std::uint8_t one) { return one == 0; });
+    return std::ranges::find(used_, true) != used_.end();
 }
 
 Tensor RankStep::gradient_norm() {
@@ -214,7 +218,7 @@ Tensor RankStep::gradient_norm() {
         }
     }
     if (!sharded_) {
-        return l2_norm_scalar(gradients);
+        return l2_norm_scalar(gradients).to(torch::kCPU);
     }
     const std::vector<double> own = squared_norms(gradients, at::get_num_threads());
     for (std::size_t i = 0; i < own.size(); ++i) {
@@ -235,6 +239,15 @@ Tensor RankStep::gradient_norm() {
             all[master] += square;
         }
     }
+    if (const torch::Device device = masters_.front().tensor.device(); !device.is_cpu()) {
+        std::vector<double> of_gradients;  // what l2_norm_scalar() sums on one rank
+        for (std::size_t master = 0; master < masters_.size(); ++master) {
+            if (used_[master]) {
+                of_gradients.push_back(all[master]);
+            }
+        }
+        return torch::tensor(of_gradients, torch::kDouble).to(device).sum().sqrt().to(torch::kCPU);
+    }
     return torch::scalar_tensor(std::sqrt(std::accumulate(all.begin(), all.end(), 0.0)), torch::kDouble);
 }
 
@@ -252,13 +265,17 @@ void RankStep::share_weights() {
         optimizer_->apply(group);
         for (; master < masters_.size() && masters_[master].group == group; ++master) {
             const Tensor& tensor = masters_[master].tensor;
+            const bool on_cpu = tensor.device().is_cpu();
             if (owners_[group] != ranks_.rank()) {
-                weights_[group].push_back(ranks_.begin_receive(writable_bytes_of(tensor), owners_[group]));
+                const Tensor host = on_cpu ? tensor : torch::empty(tensor.sizes(), tensor.scalar_type());
+                weights_[group].push_back(
+                    {ranks_.begin_receive(writable_bytes_of(host), owners_[group]), host, on_cpu ? Tensor() : tensor});
                 continue;
             }
+            const Tensor host = tensor.detach().to(torch::kCPU);
             for (std::uint32_t other = 0; other < ranks_.count(); ++other) {
                 if (other != ranks_.rank()) {
-                    weights_[group].push_back(ranks_.begin_send(bytes_of(tensor), other));
+                    weights_[group].push_back({ranks_.begin_send(bytes_of(host), other), host, Tensor()});
                 }
             }
         }
@@ -269,8 +286,12 @@ void RankStep::arrive(std::size_t group) {
     if (weights_[group].empty()) {
         return;
     }
-    for (const auto& transfer : std::exchange(weights_[group], {})) {
-        transfer->wait();
+    const torch::NoGradGuard no_grad;
+    for (const MovingWeight& moving : std::exchange(weights_[group], {})) {
+        moving.transfer->wait();
+        if (moving.into.defined()) {
+            moving.into.detach().copy_(moving.host);
+        }
     }
     for (const Master& master : masters_) {
         if (master.group == group && owners_[group] != ranks_.rank()) {
@@ -336,7 +357,8 @@ void RankStep::send_state() {
     for (std::size_t group = 0; group < owners_.size(); ++group) {
         for (const NamedTensor& state : optimizer_->state_of(group)) {
             if (owns(group)) {
-                ranks_.send(bytes_of(state.tensor), 0);
+                const Tensor host = state.tensor.to(torch::kCPU);
+                ranks_.send(bytes_of(host), 0);
             }
         }
     }

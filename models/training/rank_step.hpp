@@ -22,7 +22,8 @@
 namespace distilld::models {
 
 /// The steps of one of several ranks: gradients and losses become those of all ranks, with the bits of one rank that
-/// trains on all micro-batches. On the CPU. A thread of its own exchanges gradients while backward computes others.
+/// trains on all micro-batches. What ranks exchange passes through host memory. A thread of its own exchanges gradients
+/// while backward computes others.
 ///
 /// With training.shard_optimizer (ZeRO-1: Rajbhandari et al., arXiv 1910.02054), each parameter group has an owner
 /// among the ranks. Only the owner gets the group's gradient, keeps its optimizer state and updates it. It sends the
@@ -50,7 +51,7 @@ class RankStep {
     void begin(std::vector<bool> present, std::uint64_t last);
     /// As GradientOrder::complete(), with the gradients and losses of all ranks. Whether there are any gradients.
     [[nodiscard]] bool complete(StepLosses& losses);
-    /// The norm of all gradients ([], fp64), after complete().
+    /// The norm of all gradients ([], fp64, on the CPU), after complete().
     [[nodiscard]] torch::Tensor gradient_norm();
     /// The figures of rank 0, so that all ranks take the same decision.
     void agree(StepStats& stats);
@@ -75,6 +76,12 @@ class RankStep {
         std::size_t group = 0;  ///< of parameters
     };
 
+    struct MovingWeight {
+        std::unique_ptr<RankExchange::Transfer> transfer;
+        torch::Tensor host;  ///< outlives the transfer
+        torch::Tensor into;  ///< on a device, to be filled from `host`; undefined: nothing is left to do
+    };
+
     [[nodiscard]] static std::vector<Master> masters_of(std::span<const ParameterGroup> groups);
     [[nodiscard]] RankGradients make_gradients(std::uint32_t groups) const;
     /// Starts the step's exchange, which waits for `begun_`. With shard_optimizer, ranks other than 0 answer rank 0
@@ -90,9 +97,10 @@ class RankStep {
     std::shared_ptr<GradientOrder> order_;
     LayeredOptimizer* optimizer_ = nullptr;
     RankGradients gradients_;
-    std::vector<std::vector<std::unique_ptr<RankExchange::Transfer>>> weights_;  ///< by group: on their way
-    std::atomic<bool> served_ = false;                                           ///< a state was sent, or none will be
-    std::optional<std::promise<RankGradients::Begun>> begun_;                    ///< of the exchange that is under way
+    std::vector<std::vector<MovingWeight>> weights_;           ///< by group: on their way
+    std::vector<bool> used_;                                   ///< by master: it has a gradient on some rank
+    std::atomic<bool> served_ = false;                         ///< a state was sent, or none will be
+    std::optional<std::promise<RankGradients::Begun>> begun_;  ///< of the exchange that is under way
     std::future<RankGradients::Exchanged> done_;
     std::chrono::steady_clock::duration waited_{};  ///< for the other ranks
     double told_wait_ = 0;                          ///< of it: seconds at the end of the step before

@@ -100,11 +100,15 @@ Result<void> read_torchrun(const Reader& read, RankPlace& place) {
         return found;
     }
     const Result<std::uint32_t> local = read.number("LOCAL_WORLD_SIZE", 1, kMaxRanks, 1);
+    const Result<std::uint32_t> local_rank = read.number("LOCAL_RANK", 0, kMaxRanks, 0);
     const Result<std::uint32_t> attempt = read.number("TORCHELASTIC_RESTART_COUNT", 0, 1'000'000, 0);
-    if (!local || !attempt) {
-        return local ? attempt.error() : local.error();
+    for (const auto* number : {&local, &local_rank, &attempt}) {
+        if (!*number) {
+            return number->error();
+        }
     }
     place.local_count = *local;
+    place.local_rank = *local_rank;
     place.attempt = *attempt;
     const Result<std::string> served = read.text("TORCHELASTIC_USE_AGENT_STORE");
     place.hosted = served && *served == "True";
@@ -144,7 +148,8 @@ Result<void> read_slurm(const Reader& read, RankPlace& place) {
     const Result<std::uint32_t> nodes = read.number("SLURM_NNODES", 1, kMaxRanks, 1);
     const Result<std::uint32_t> job = read.number("SLURM_JOB_ID", 0, UINT32_MAX, 0);
     const Result<std::uint32_t> step = read.number("SLURM_STEP_ID", 0, UINT32_MAX);
-    for (const auto* number : {&nodes, &job, &step}) {
+    const Result<std::uint32_t> local_rank = read.number("SLURM_LOCALID", 0, kMaxRanks, 0);
+    for (const auto* number : {&nodes, &job, &step, &local_rank}) {
         if (!*number) {
             return number->error();
         }
@@ -155,6 +160,7 @@ Result<void> read_slurm(const Reader& read, RankPlace& place) {
         return port.error();
     }
     place.local_count = (place.count + *nodes - 1) / *nodes;
+    place.local_rank = *local_rank;
     place.port = static_cast<std::uint16_t>(*port);
     Result<std::string> host = read.text("MASTER_ADDR");
     if (!host) {

@@ -137,7 +137,7 @@ asio::awaitable<Result<WorkerExit>> run_all(std::shared_ptr<Ranks> ranks, Worker
     std::optional<Result<WorkerExit>> exit;
     TaskGroup others(ranks->executor);
     for (std::uint32_t rank = 1; rank < count; ++rank) {
-        start.rank = RankPlace{rank, count, "127.0.0.1", port.number(), false, 0, count};
+        start.rank = RankPlace{rank, count, "127.0.0.1", port.number(), false, 0, count, rank};
         static_cast<void>(others.spawn(run_rank(ranks, rank, start, on_event, others, exit)));
     }
     start.rank->rank = 0;

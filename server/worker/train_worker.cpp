@@ -20,6 +20,7 @@
 #include "api/job_spec_json.hpp"
 #include "base/cores.hpp"
 #include "base/files/open_file.hpp"
+#include "models/network/effective_dtype.hpp"
 #include "models/ranks/rank_group.hpp"
 #include "models/serving/local_engine.hpp"
 #include "models/training/out_of_memory.hpp"
@@ -133,8 +134,11 @@ class TrainWorker {
             run_.spec = *spec;
             run_.job_id = start->job_id;
             TrainingSpec& training = run_.spec.training;
-            if (training.threads == 0 && start->rank) {
-                training.threads = std::max(1U, core_count() / std::max(1U, start->rank->local_count));
+            if (start->rank) {
+                run_.spec.student.device = models::device_of_rank(run_.spec.student.device, start->rank->local_rank);
+                if (training.threads == 0) {
+                    training.threads = std::max(1U, core_count() / std::max(1U, start->rank->local_count));
+                }
             }
             training.threads = set_compute_threads(training.threads);
             threads_.start_decoding(decode_threads_for(training.decode_threads, core_count()));

@@ -86,12 +86,9 @@ Result<void> settle_replicas(PreparedRun& run, const EmitEvent& emit) {
         return invalid_input("/training/replicas: is " + std::to_string(training.replicas) + ", but " + ordered +
                              ", so micro-batches must train one after the other; give 1 or \"auto\"");
     }
-    for (const auto& [field, value] :
-         {std::pair{"replicas", training.replicas}, std::pair{"gradient_groups", training.gradient_groups}}) {
-        if (value > 1 && !on_cpu) {
-            return invalid_input("/training/" + std::string(field) + ": must be 1 on " + run.spec.student.device +
-                                 ", where micro-batches train one after the other");
-        }
+    if (training.replicas > 1 && !on_cpu) {
+        return invalid_input("/training/replicas: must be 1 on " + run.spec.student.device +
+                             ", where micro-batches train one after the other");
     }
     return {};
 }

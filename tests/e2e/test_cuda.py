@@ -29,6 +29,14 @@ CASES = {
     "recomputed blocks": {"/training/gradient_checkpointing": True},
     "ternary": {"/student/quantization": "ternary"},
     "window": {"/student/config": jobs.llama_config(32, model_type="mistral", sliding_window=7)},
+    "gradient groups": {"/training/micro_batches": 4, "/training/gradient_groups": 4},
+    "two ranks": {"/training/micro_batches": 4, "/training/gradient_groups": 4, "/training/ranks": 2},
+    "two ranks with one optimizer state": {
+        "/training/micro_batches": 4,
+        "/training/gradient_groups": 4,
+        "/training/ranks": 2,
+        "/training/shard_optimizer": True,
+    },
     "batch size auto": {"/training/batch_size": "auto", "/teacher": None},
 }
 
@@ -77,6 +85,33 @@ def test_a_student_there_learns_what_one_on_the_cpu_does_and_repeats_its_bits(
     if name != "batch size auto":  # as large as the device's memory allows
         assert_alike(reports["there"], reports["cpu"])
     assert reports["again"]["weights_sha256"] == reports["there"]["weights_sha256"]
+
+
+def test_ranks_have_the_bits_of_one(distilld, device, teacher, text_data, tmp_path):
+    groups = {"/training/micro_batches": 4, "/training/gradient_groups": 4}
+    hashes = {
+        run: run_in(distilld, tmp_path / run, text_data, teacher.url, device, {**groups, **changes})["weights_sha256"]
+        for run, changes in {
+            "one": {},
+            "two": {"/training/ranks": 2},
+            "four": {"/training/ranks": 4},
+            "sharded": {"/training/ranks": 2, "/training/shard_optimizer": True},
+        }.items()
+    }
+    assert set(hashes.values()) == {hashes["one"]}, hashes
+
+
+@pytest.mark.parametrize("placement", ["rank0", "cpu", "balanced", "shared", "duplicated"])
+def test_a_teacher_in_the_process(distilld, device, teacher, teacher_folder, text_data, tmp_path, placement):
+    local = {"model_dir": str(teacher_folder), "dtype": "fp32", "top_k": 16, "placement": placement}
+    ranks = {"/training/micro_batches": 2, "/training/gradient_groups": 2, "/training/ranks": 2}
+    remote = run_in(distilld, tmp_path / "remote", text_data, teacher.url, device, ranks)
+    there, again = (
+        run_in(distilld, tmp_path / run, text_data, teacher.url, device, {**ranks, "/teacher": local})
+        for run in ("there", "again")
+    )
+    assert_alike(there, remote)
+    assert again["weights_sha256"] == there["weights_sha256"]
 
 
 def test_adapters_with_dropout(distilld, device, teacher, teacher_folder, text_data, tmp_path):

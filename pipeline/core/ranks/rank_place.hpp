@@ -18,8 +18,9 @@ struct RankPlace {
     std::uint32_t attempt = 0;
     /// Ranks on the same machine, which share its cores.
     std::uint32_t local_count = 1;
+    std::uint32_t local_rank = 0;  ///< among them; selects a GPU
 };
-BOOST_DESCRIBE_STRUCT(RankPlace, (), (rank, count, host, port, hosted, attempt, local_count))
+BOOST_DESCRIBE_STRUCT(RankPlace, (), (rank, count, host, port, hosted, attempt, local_count, local_rank))
 
 /// "rank 1 of 4"
 [[nodiscard]] inline std::string name_of_rank(std::uint32_t rank, std::uint32_t count) {

@@ -20,9 +20,6 @@ std::optional<RankConflict> conflict_of_ranks(const StudentSpec& student, const 
     if (student.format == StudentFormat::torchscript) {
         return RankConflict{"/student/format", "several ranks train language models only"};
     }
-    if (student.device != "cpu" && student.device != "auto") {
-        return RankConflict{"/student/device", "is " + student.device + ", but several ranks train on CPUs only"};
-    }
     return std::nullopt;
 }
 

@@ -15,6 +15,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/models/device/fake_device.hpp"
 #include "tests/unit/models/training/small_student.hpp"
+#include "tests/unit/models/training/steps_of_ranks.hpp"
 
 /// A student away from the CPU: the numbers of one on it, nothing read that only the device may read, and no wait but
 /// one a step.
@@ -208,6 +209,27 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"lora", Teacher::topk, kAdapted}, Case{"sgd", Teacher::topk, kOptimizer(OptimizerKind::sgd)},
         Case{"adamw_8bit", Teacher::topk, kOptimizer(OptimizerKind::adamw_8bit)}),
     [](const auto& info) { return info.param.name; });
+
+class RanksOnDevice : public StudentOnDevice {};
+
+TEST_P(RanksOnDevice, TrainAsOneDoes) {
+    CausalLmStudentOptions options = options_of(GetParam());
+    const auto make_there = [](const auto& of_rank) { return student_on(fake_device(), of_rank); };
+    test::expect_same_bits(options, 4, {1, 2, 4}, {}, make_there);
+    test::expect_same_bits(options, 4, {2}, {.silent = {0, 1, 2, 5}}, make_there);
+    options.training.shard_optimizer = true;
+    test::expect_same_bits(options, 4, {1, 2}, {.of_last = 7}, make_there);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RanksOnDevice,
+                         testing::Values(Case{.name = "tied"},
+                                         Case{"untied", Teacher::topk,
+                                              [](auto& options) {
+                                                  options.student.config_json = test::config_json(false);
+                                              }},
+                                         Case{"recomputed", Teacher::topk,
+                                              [](auto& options) { options.training.gradient_checkpointing = true; }}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(StudentMemory, AMicroBatchThatDoesNotFitIsAnErrorThatSaysWhatToDo) {
     CausalLmStudentOptions options = test::random_options();

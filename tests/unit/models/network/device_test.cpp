@@ -41,6 +41,15 @@ TEST(ResolveDevice, TakesWhatIsNamed) {
     EXPECT_EQ(resolve_device("cuda:1", kTwo).value(), torch::Device("cuda:1"));
 }
 
+TEST(DeviceOfRank, DistributesRanksOverTheGpusUnlessOneIsNamed) {
+    EXPECT_EQ(device_of_rank("auto", 0, kTwo), "cuda:0");
+    EXPECT_EQ(device_of_rank("cuda", 1, kTwo), "cuda:1");
+    EXPECT_EQ(device_of_rank("auto", 2, kTwo), "cuda:0");
+    EXPECT_EQ(device_of_rank("cuda:0", 1, kTwo), "cuda:0");
+    EXPECT_EQ(device_of_rank("cpu", 1, kTwo), "cpu");
+    EXPECT_EQ(device_of_rank("auto", 1, kNoneFound), "auto");
+}
+
 TEST(DeviceName, IsThatOfTheDeviceItselfAndNeverAuto) {
     EXPECT_EQ(device_name("cpu").value(), "cpu");
     EXPECT_EQ(device_name("auto").value(), resolve_device("auto").value().is_cpu() ? "cpu" : "cuda:0");

@@ -32,6 +32,7 @@ Variables without(Variables variables, const std::string& name) {
 const Variables kTorchrun{{"RANK", "3"},
                           {"WORLD_SIZE", "4"},
                           {"LOCAL_WORLD_SIZE", "2"},
+                          {"LOCAL_RANK", "1"},
                           {"MASTER_ADDR", "head"},
                           {"MASTER_PORT", "29500"},
                           {"TORCHELASTIC_RESTART_COUNT", "1"},
@@ -43,7 +44,7 @@ const Variables kTrainJob{{"PET_NODE_RANK", "1"},
                           {"PET_MASTER_PORT", "29400"}};
 const Variables kSlurm{{"SLURM_JOB_ID", "12345"}, {"SLURM_STEP_ID", "2"},      {"SLURM_PROCID", "1"},
                        {"SLURM_NTASKS", "4"},     {"SLURM_NNODES", "2"},       {"SLURM_STEP_NODELIST", "n[07-08]"},
-                       {"SLURM_NODEID", "0"},     {"SLURM_JOB_NODELIST", "n1"}};
+                       {"SLURM_LOCALID", "1"},    {"SLURM_JOB_NODELIST", "n1"}};
 
 TEST(RankFromEnvironment, IsNoneWithoutALauncher) {
     EXPECT_FALSE(place_in({}).value());
@@ -60,6 +61,7 @@ TEST(RankFromEnvironment, ReadsTorchrun) {
     EXPECT_EQ(place.host, "head");
     EXPECT_EQ(place.port, 29500);
     EXPECT_EQ(place.local_count, 2U);
+    EXPECT_EQ(place.local_rank, 1U);
     EXPECT_EQ(place.attempt, 1U);
     EXPECT_TRUE(place.hosted);
     EXPECT_FALSE(place_in(without(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE")).value()->hosted) << "a PyTorchJob";
@@ -82,6 +84,7 @@ TEST(RankFromEnvironment, ReadsSlurm) {
     EXPECT_EQ(place.host, "n07");
     EXPECT_EQ(place.port, 20000 + (12345 + 2) % 10000);
     EXPECT_EQ(place.local_count, 2U);
+    EXPECT_EQ(place.local_rank, 1U);
     const Variables named = with(with(kSlurm, "MASTER_ADDR", "other"), "MASTER_PORT", "7");
     EXPECT_EQ(place_in(named).value()->host, "other");
     EXPECT_EQ(place_in(named).value()->port, 7);
