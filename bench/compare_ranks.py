@@ -53,7 +53,7 @@ def spec_of(shape, steps, data, output):
 
 
 def measure(program, shape, steps, ranks, data):
-    """(tokens per second, share of the time that is the end of steps)"""
+    """Tokens per second and the shares of the time after the fill that are the end of steps and communication."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         spec = spec_of(shape, steps, data, folder / "student")
@@ -63,8 +63,19 @@ def measure(program, shape, steps, ranks, data):
         report = folder / "report.json"
         subprocess.run([program, "run", file, "--report", report], check=True, stdout=subprocess.DEVNULL)
         last = json.loads(report.read_text())["last"]
-    busy = {stage["stage"]: stage["busy_seconds"] for stage in last["stages"]}
-    return last["tokens_per_second"], busy["optimizer"] / last["seconds_elapsed"]
+    stages = {stage["stage"]: stage for stage in last["stages"]}
+    # Without a teacher, the student waits for input during the fill only.
+    seconds = last["seconds_elapsed"] - stages["student"]["wait_input_seconds"]
+    return {
+        "tokens_per_second": last["tokens_per_second"],
+        "end_of_step": stages["optimizer"]["busy_seconds"] / seconds,
+        "communication": communication_seconds(last.get("ranks", [])) / seconds,
+    }
+
+
+def communication_seconds(ranks):
+    """The slowest rank waits for bytes on their way only, the others also for the slowest."""
+    return min((rank["wait_ranks_seconds"] for rank in ranks), default=0.0)
 
 
 def main():
@@ -78,7 +89,8 @@ def main():
     program = pathlib.Path(arguments.distilld).resolve()
     source = random.Random(1)
     report = {}
-    print("| shape | ranks | tokens/s | over one rank | end of the step |\n| --- | --- | --- | --- | --- |")
+    print("| shape | ranks | tokens/s | over one rank | end of the step | communication |")
+    print("| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as name:
         data = pathlib.Path(name) / "data.jsonl"
         rows = ({"input_ids": [source.randrange(4096) for _ in range(POSITIONS + 1)]} for _ in range(200))
@@ -88,13 +100,16 @@ def main():
             for _ in range(arguments.rounds):
                 for ranks in arguments.ranks:
                     found[ranks].append(measure(program, shape, arguments.steps, ranks, data))
-            first = statistics.median(rate for rate, _ in found[arguments.ranks[0]])
             report[shape] = {}
+            first = None
             for ranks, measured in found.items():
-                rate = statistics.median(rate for rate, _ in measured)
-                share = statistics.median(share for _, share in measured)
-                report[shape][ranks] = {"tokens_per_second": rate, "ratio": rate / first, "end_of_step": share}
-                print(f"| {shape} | {ranks} | {rate:,.0f} | {rate / first:.2f} | {share:.1%} |", flush=True)
+                row = {name: statistics.median(run[name] for run in measured) for name in measured[0]}
+                first = first or row["tokens_per_second"]
+                row["ratio"] = row["tokens_per_second"] / first
+                report[shape][ranks] = row
+                rates = f"{row['tokens_per_second']:,.0f} | {row['ratio']:.2f}"
+                shares = f"{row['end_of_step']:.1%} | {row['communication']:.1%}"
+                print(f"| {shape} | {ranks} | {rates} | {shares} |", flush=True)
     print(json.dumps(report))
 
 
