@@ -227,8 +227,8 @@ test_packages=(
     pytest pytest-xdist pyyaml ruff
     transformers safetensors numpy peft                           # exported folders are compared with these
     tensorboard mlflow                                            # read the output of sinks
-    kubernetes-validate kubeflow-trainer-api compose-spec         # schemas of the manifests
-    cloudcoil-models-prometheus-operator
+    kubernetes-validate kubeflow-trainer-api kubeflow-training    # schemas of the manifests
+    cloudcoil-models-prometheus-operator compose-spec
     matplotlib                                                    # renders panels as images
     openai standardwebhooks                                       # drive the service as its users do
     orjson                                                        # the reference for decoding

@@ -2,16 +2,19 @@
 the image and the monitoring.
 
 Kinds of Kubernetes itself are held against its schemas (kubernetes-validate, strict: no unknown field); those of the
-operator and of Kubeflow against models that were made of their definitions (cloudcoil, kubeflow-trainer-api): what a
-model does not know gets lost in it. Where `kubectl` is installed, kustomize builds the folder; else `resolved` does.
+operator and of Kubeflow against models that were made of their definitions (cloudcoil, kubeflow-trainer-api,
+kubeflow-training): what a model does not know gets lost in it. Where `kubectl` is installed, kustomize builds the
+folder; else `resolved` does.
 """
 
 import copy
+import json
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import types
 
 import kubernetes_validate
 import pytest
@@ -60,6 +63,8 @@ def pod_template(document):
         return document["spec"]["template"]
     if document["kind"] == "TrainingRuntime":
         return document["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    if document["kind"] == "PyTorchJob":
+        return document["spec"]["pytorchReplicaSpecs"]["Master"]["template"]  # the workers' is the same
     return None
 
 
@@ -83,8 +88,9 @@ def manifests():
 
 
 @pytest.fixture(scope="module")
-def trainjob():
-    return documents(FOLDER / "kubeflow" / "trainjob.yaml")
+def jobs():
+    """The documents of Kubeflow's jobs, in place of the service."""
+    return [document for path in sorted((FOLDER / "kubeflow").glob("*.yaml")) for document in documents(path)]
 
 
 def one(found, kind, name):
@@ -112,12 +118,18 @@ def check(document):
     """Raises, or returns the paths that the document's kind does not have."""
     # Imported here: each process of pytest collects this file, and these take seconds.
     from cloudcoil.models.prometheus_operator import v1 as operator
+    from kubeflow import training
     from kubeflow_trainer_api import models as kubeflow
 
     kind, version = document["kind"], document["apiVersion"]
     if version.startswith("trainer.kubeflow.org/"):
         assert version == "trainer.kubeflow.org/v1alpha1"
         return list(lost(document, getattr(kubeflow, f"TrainerV1alpha1{kind}").from_dict(document).to_dict()))
+    if version.startswith("kubeflow.org/"):
+        assert version == "kubeflow.org/v1"
+        client = training.ApiClient()
+        kept = client.deserialize(types.SimpleNamespace(data=json.dumps(document)), f"KubeflowOrgV1{kind}")
+        return list(lost(document, client.sanitize_for_serialization(kept)))
     if version.startswith("monitoring.coreos.com/"):
         assert version == "monitoring.coreos.com/v1"
         kept = getattr(operator, kind).model_validate(copy.deepcopy(document))
@@ -126,13 +138,13 @@ def check(document):
     return []
 
 
-def test_every_document_is_of_its_kind(manifests, trainjob):
-    for document in manifests + trainjob:
+def test_every_document_is_of_its_kind(manifests, jobs):
+    for document in manifests + jobs:
         assert check(document) == [], f"{document['kind']} {document['metadata']['name']}"
-    kinds = {document["kind"] for document in manifests + trainjob}
+    kinds = {document["kind"] for document in manifests + jobs}
     assert kinds >= {
         *("Namespace", "Deployment", "Service", "PersistentVolumeClaim", "StatefulSet", "NetworkPolicy", "ConfigMap"),
-        *("ServiceMonitor", "PrometheusRule", "TrainingRuntime", "TrainJob"),
+        *("ServiceMonitor", "PrometheusRule", "TrainingRuntime", "TrainJob", "PyTorchJob"),
     }
 
 
@@ -146,10 +158,12 @@ def test_every_document_is_of_its_kind(manifests, trainjob):
         ("PrometheusRule", "distilld", lambda d: d["spec"]["groups"][0]["rules"][0].update(alerts="A")),
         ("TrainingRuntime", "distilld", lambda d: d["spec"]["template"]["spec"]["replicatedJobs"][0].update(jobs=1)),
         ("TrainJob", "first-student", lambda d: d["spec"]["trainer"].update(comand=["a"])),
+        ("PyTorchJob", "two-ranks", lambda d: d["spec"]["pytorchReplicaSpecs"]["Worker"].update(replica=1)),
+        ("PyTorchJob", "two-ranks", lambda d: pod_template(d)["spec"].update(container=[])),
     ],
 )
-def test_the_check_finds_what_is_wrong(manifests, trainjob, kind, name, change):
-    document = copy.deepcopy(one(manifests + trainjob, kind, name))
+def test_the_check_finds_what_is_wrong(manifests, jobs, kind, name, change):
+    document = copy.deepcopy(one(manifests + jobs, kind, name))
     assert check(document) == []
     change(document)
     try:
@@ -166,16 +180,16 @@ def test_what_stands_for_kustomize_does_as_it_does(manifests):
     assert by_name(resolved(FOLDER)[1]) == by_name(manifests)
 
 
-def test_the_image_is_of_this_version(manifests, trainjob):
+def test_the_image_is_of_this_version(manifests, jobs):
     version = re.search(r"project\(distilld VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
-    images = {container["image"] for container in containers(manifests + trainjob)}
-    images.add(one(trainjob, "TrainJob", "first-student")["spec"]["trainer"]["image"])
+    images = {container["image"] for container in containers(manifests + jobs)}
+    images.add(one(jobs, "TrainJob", "first-student")["spec"]["trainer"]["image"])
     assert images == {f"distilld:{version}"}
 
 
-def test_pods_are_as_the_image_is_made(manifests, trainjob):
+def test_pods_are_as_the_image_is_made(manifests, jobs):
     """Not root, nothing of the root file system written, no more rights than the `restricted` standard leaves."""
-    for document in manifests + trainjob:
+    for document in manifests + jobs:
         template = pod_template(document)
         if template is None:
             continue
@@ -195,8 +209,8 @@ def test_pods_are_as_the_image_is_made(manifests, trainjob):
             assert {mount["name"] for mount in mounts.values()} <= {volume["name"] for volume in pod["volumes"]}
 
 
-def test_names_and_ports_lead_somewhere(manifests, trainjob):
-    everything = manifests + trainjob
+def test_names_and_ports_lead_somewhere(manifests, jobs):
+    everything = manifests + jobs
     claims = {d["metadata"]["name"] for d in manifests if d["kind"] == "PersistentVolumeClaim"}
     maps = {d["metadata"]["name"] for d in everything if d["kind"] == "ConfigMap"}
     pods = [template for template in map(pod_template, everything) if template]
@@ -232,12 +246,23 @@ def test_names_and_ports_lead_somewhere(manifests, trainjob):
     assert one(manifests, "Service", stateful["spec"]["serviceName"])["spec"]["clusterIP"] == "None"
 
 
-def test_the_teacher_lets_in_who_asks_it(manifests, trainjob):
+def test_the_teacher_lets_in_who_asks_it(manifests, jobs):
     policy = one(manifests, "NetworkPolicy", "distilld-teacher")["spec"]
     peers = [peer["podSelector"]["matchLabels"] for peer in policy["ingress"][0]["from"] if "podSelector" in peer]
-    for document in (one(manifests, "Deployment", "distilld"), one(trainjob, "TrainingRuntime", "distilld")):
+    for document in (one(manifests, "Deployment", "distilld"), *(d for d in jobs if pod_template(d))):
         labels = pod_template(document)["metadata"]["labels"]
         assert any(peer.items() <= labels.items() for peer in peers)
+
+
+def test_the_ranks_of_a_job_fit_each_other_and_the_spec(jobs):
+    """The master alone has number 0, and the operator knows its container by its name."""
+    roles = one(jobs, "PyTorchJob", "two-ranks")["spec"]["pytorchReplicaSpecs"]
+    assert roles.keys() == {"Master", "Worker"} and roles["Master"]["replicas"] == 1
+    assert roles["Master"]["template"] == roles["Worker"]["template"]
+    assert [container["name"] for container in roles["Master"]["template"]["spec"]["containers"]] == ["pytorch"]
+    ranks = sum(role["replicas"] for role in roles.values())
+    training = json.loads(one(jobs, "ConfigMap", "two-ranks")["data"]["job.json"])["training"]
+    assert training["gradient_groups"] % ranks == 0 and training["micro_batches"] >= ranks
 
 
 def test_a_grace_period_is_longer_than_a_stop_takes(manifests):
