@@ -5,7 +5,6 @@
 #include <variant>
 
 #include "base/scope_exit.hpp"
-#include "pipeline/core/ranks/rank_rules.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld {
@@ -38,8 +37,7 @@ void RunControl::cancel() {
     }
 }
 
-void RunControl::join_ranks(std::uint32_t count, std::function<void()> ask) {
-    ranks_ = count;
+void RunControl::join_ranks(std::function<void()> ask) {
     ask_ = std::move(ask);
     if (ask_ && cancelled_.exchange(false)) {
         ask_();
@@ -72,14 +70,14 @@ void RunControl::request_checkpoint() {
 void RunControl::set_max_concurrent(std::uint32_t limit) {
     max_concurrent_ = limit;
     if (graph_ != nullptr) {
-        graph_->set_max_concurrent(share_of(limit, ranks_));
+        graph_->set_max_concurrent(limit);
     }
 }
 
 void RunControl::attach(RunningGraph& graph) {
     graph_ = &graph;
     if (max_concurrent_) {
-        graph.set_max_concurrent(share_of(*max_concurrent_, ranks_));
+        graph.set_max_concurrent(*max_concurrent_);
     }
     if (std::exchange(checkpoint_requested_, false)) {
         graph.request_checkpoint();

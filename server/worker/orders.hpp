@@ -25,9 +25,8 @@ class RunControl {
     void cancel();
     /// Stops this process's part of the run, as cancel() does if there is one rank.
     void end();
-    /// This run is one of `count` ranks, and limits are divided by that. `ask` asks rank 0 to stop the run; empty: this
-    /// is rank 0.
-    void join_ranks(std::uint32_t count, std::function<void()> ask);
+    /// This run is one rank of several. `ask` asks rank 0 to stop the run; empty: this is rank 0.
+    void join_ranks(std::function<void()> ask);
     /// Rank 0 is not asked any more.
     void leave_ranks() { ask_ = {}; }
     /// Makes the graph end without its last checkpoint, whenever it is cancelled.
@@ -52,7 +51,6 @@ class RunControl {
     bool forgoes_last_checkpoint_ = false;
     bool checkpoint_requested_ = false;  ///< before the graph existed
     std::optional<std::uint32_t> max_concurrent_;
-    std::uint32_t ranks_ = 1;
     std::function<void()> ask_;
     RunningGraph* graph_ = nullptr;
     boost::asio::cancellation_signal cancel_signal_;

@@ -191,7 +191,7 @@ class TrainWorker {
         ranks_ = std::move(*joined);
         run_.ranks = ranks_.get();
         const std::function<void()> ask = [this] { ranks_->ask_to_stop(); };
-        control_.join_ranks(place.count, place.rank == 0 ? std::function<void()>() : ask);
+        control_.join_ranks(place.rank == 0 ? std::function<void()>() : ask);
         send(LogEvent{"info", name_of_rank(place.rank, place.count) + " has joined at " + place.host + ":" +
                                   std::to_string(place.port)});
         co_return Result<void>();

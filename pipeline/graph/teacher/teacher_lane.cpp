@@ -12,6 +12,7 @@
 #include "base/scope_exit.hpp"
 #include "base/unix_time.hpp"
 #include "pipeline/async/abort.hpp"
+#include "pipeline/core/ranks/rank_rules.hpp"
 #include "pipeline/core/token_count.hpp"
 #include "pipeline/graph/teacher/fetch_counters.hpp"
 #include "pipeline/graph/thrown_by.hpp"
@@ -107,7 +108,7 @@ void TeacherLane::on_released(std::uint64_t n) {
 }
 
 void TeacherLane::set_ceiling(std::uint32_t ceiling) {
-    scheduler_.set_ceiling(ceiling);
+    scheduler_.set_ceiling(share_of(ceiling, options_.sharers));
     wake();
 }
 

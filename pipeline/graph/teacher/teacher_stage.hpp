@@ -26,6 +26,7 @@ namespace distilld {
 /// How one teacher is asked.
 struct TeacherStageOptions {
     SchedulerOptions scheduler;                 ///< one_of_several is set by the stage
+    std::uint32_t sharers = 1;                  ///< ranks of which each takes an equal part of set_ceiling()'s limit
     Nanos deadline = std::chrono::seconds(60);  ///< of one request
     std::vector<std::size_t> absent_endpoints;  ///< were down when the teacher was probed
     /// Receives warnings and outages (see TeacherWatch). May be empty; the graph gives its own.
@@ -76,7 +77,7 @@ class TeacherStage {
     void on_taken(std::uint64_t n);
     void on_trained(std::uint64_t n);
     void on_released(std::uint64_t n);
-    /// For each lane.
+    /// For each lane; of a job on several ranks, the whole job's.
     void set_ceiling(std::uint32_t ceiling);
     /// While held, it starts no requests. Those in flight go on, and answers are handed on.
     void set_held(bool held);

@@ -91,6 +91,7 @@ void share_teachers(const PreparedRun& run, std::vector<GraphTeacher>& teachers)
         SchedulerOptions& scheduler = teacher.options.scheduler;
         if (local_model_of(run.spec.teachers.at(teacher.name)).empty()) {
             scheduler.limit.ceiling = share_of(scheduler.limit.ceiling, count);
+            teacher.options.sharers = count;
         }
         scheduler.limit.initial = std::min(scheduler.limit.initial, scheduler.limit.ceiling);
         if (scheduler.window.max_bytes > 0) {  // else there is no limit

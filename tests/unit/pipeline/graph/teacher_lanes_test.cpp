@@ -353,5 +353,18 @@ TEST_F(TeacherLanesTest, AnOrderToLimitHoldsForEach) {
     EXPECT_EQ(outcome->last.fetch.concurrency, 3U);
 }
 
+TEST_F(TeacherLanesTest, RanksShareALimitOnlyForTeachersThatTheyShare) {
+    options_.teachers[1].options.sharers = 2;
+    on_event_ = [this](const WorkerEvent& event) {
+        if (std::holds_alternative<ProgressEvent>(event)) {
+            graph_->set_max_concurrent(2);
+        }
+    };
+    const auto outcome = run();
+    ASSERT_TRUE(outcome) << outcome.error().message;
+    EXPECT_EQ(outcome->last.fetch.teachers.at(0).concurrency, 2U);
+    EXPECT_EQ(outcome->last.fetch.teachers.at(1).concurrency, 1U);
+}
+
 }  // namespace
 }  // namespace distilld

@@ -68,21 +68,11 @@ TEST(RunControl, KeepsALimitForTheGraphThatComesLater) {
     EXPECT_THAT(graph.told, ElementsAre("limit 4"));
 }
 
-TEST(RunControl, DividesLimitsByTheRanks) {
-    RunControl control;
-    FakeGraph graph;
-    control.set_max_concurrent(7);
-    control.join_ranks(2, {});
-    control.attach(graph);
-    control.set_max_concurrent(1);
-    EXPECT_THAT(graph.told, ElementsAre("limit 3", "limit 1"));
-}
-
 TEST(RunControl, ARankAsksRank0ToStopAndGoesOn) {
     RunControl control;
     FakeGraph graph;
     int asked = 0;
-    control.join_ranks(2, [&asked] { ++asked; });
+    control.join_ranks([&asked] { ++asked; });
     control.attach(graph);
     control.cancel();
     EXPECT_EQ(asked, 1);
@@ -99,7 +89,7 @@ TEST(RunControl, ARankThatWasStoppedWhileItJoinedAsksThen) {
     RunControl control;
     int asked = 0;
     control.cancel();
-    control.join_ranks(2, [&asked] { ++asked; });
+    control.join_ranks([&asked] { ++asked; });
     EXPECT_EQ(asked, 1);
     EXPECT_FALSE(control.cancelled());
 }
