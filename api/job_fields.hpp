@@ -118,6 +118,7 @@ void describe(Visitor& v, T& job) {
     text_or_null_field(v, "created_at", job.created_at);
     text_or_null_field(v, "started_at", job.started_at);
     text_or_null_field(v, "finished_at", job.finished_at);
+    v("attempt", job.attempt);
     v("status_reason", job.status_reason);
     v("priority", job.priority);
     v("queue_position", job.queue_position);

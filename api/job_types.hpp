@@ -64,8 +64,9 @@ struct Job {
     JobState state = JobState::queued;
     bool cancel_requested = false;  ///< running, asked to stop; a checkpoint is being written
     std::string created_at;
-    std::string started_at;   ///< start of the last run; empty = not yet
-    std::string finished_at;  ///< empty = not yet
+    std::string started_at;     ///< start of the last run; empty = not yet
+    std::string finished_at;    ///< empty = not yet
+    std::uint64_t attempt = 0;  ///< number of the last start of its worker, from 1; 0 = not yet
     std::optional<StatusReason> status_reason;
     std::int32_t priority = 0;                    ///< kLowestPriority to kHighestPriority; higher runs first
     std::optional<std::uint64_t> queue_position;  ///< 1 = next; queued jobs only

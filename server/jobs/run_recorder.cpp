@@ -8,19 +8,24 @@
 
 namespace distilld {
 
-RunRecorder::RunRecorder(std::string job_id, std::uint32_t sequence_length, std::chrono::milliseconds metrics_interval,
+RunRecorder::RunRecorder(JobAttempt attempt, std::uint32_t sequence_length, std::chrono::milliseconds metrics_interval,
                          JobJournal& journal, JobMetrics& metrics)
-    : id_(std::move(job_id)),
+    : attempt_(std::move(attempt)),
+      id_(attempt_.job),
       sequence_length_(sequence_length),
       metrics_interval_(metrics_interval),
       journal_(journal),
       metrics_(metrics) {}
 
-void RunRecorder::handle(const WorkerEvent& event, Time now) {
+bool RunRecorder::handle(const WorkerEvent& event, Time now) {
+    if (!is_current()) {
+        return false;
+    }
     outcome_.reach.take(event);
     std::visit([&](const auto& it) { on(it, now); }, event);
     count_event(metrics_, id_, sequence_length_, event);
     heard_ = true;
+    return true;
 }
 
 void RunRecorder::on(const StartedEvent& event, Time) {
@@ -28,7 +33,9 @@ void RunRecorder::on(const StartedEvent& event, Time) {
         journal_.edit(id_).job.status_reason.reset();  // the reason was that it waited for a worker
     }
     journal_.edit(id_).job.dtype = event.dtype;
-    journal_.append(id_, record_of(event));
+    auto record = record_of(event);
+    record.data["attempt"] = attempt_.number;
+    journal_.append(id_, std::move(record));
 }
 
 void RunRecorder::on(const ProgressEvent& event, Time now) {

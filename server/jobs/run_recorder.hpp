@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/job_attempt.hpp"
 #include "pipeline/core/worker_events.hpp"
 #include "server/jobs/metrics/job_metrics.hpp"
 #include "server/jobs/store/event_records.hpp"
@@ -13,14 +14,18 @@
 
 namespace distilld {
 
-/// Records the events of one job's worker in the journal and the metrics, until it reports its end.
+/// Records the events of one worker of a job in the journal and the metrics, until it reports its end. This is the
+/// place where the events of a worker that was replaced end: they change nothing.
 class RunRecorder {
   public:
     /// `metrics_interval`: shortest time between two stored metrics events.
-    RunRecorder(std::string job_id, std::uint32_t sequence_length, std::chrono::milliseconds metrics_interval,
+    RunRecorder(JobAttempt attempt, std::uint32_t sequence_length, std::chrono::milliseconds metrics_interval,
                 JobJournal& journal, JobMetrics& metrics);
 
-    void handle(const WorkerEvent& event, std::chrono::steady_clock::time_point now);
+    /// False: the event is ignored, because the worker is not the job's current one.
+    bool handle(const WorkerEvent& event, std::chrono::steady_clock::time_point now);
+    /// The job has not ended, and no later attempt has begun.
+    [[nodiscard]] bool is_current() const { return journal_.is_current(attempt_); }
 
     /// The worker has sent something.
     [[nodiscard]] bool heard() const noexcept { return heard_; }
@@ -47,6 +52,7 @@ class RunRecorder {
     [[nodiscard]] bool gives_reasons() const;
     void end(WorkerOutcome::Kind kind, bool checkpoint = false, api::StatusReason reason = {});
 
+    const JobAttempt attempt_;
     const std::string id_;
     const std::uint32_t sequence_length_;
     const std::chrono::milliseconds metrics_interval_;

@@ -73,8 +73,10 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
         return not_started(kWorkerNotStarted, std::string("no worker can be made: ") + error.what());
     }
     show_slots();
-    const auto active = std::make_shared<Active>(
-        Active{std::move(worker), RunRecorder(id, sequence_length, options_.metrics_interval, journal_, metrics_)});
+    start.attempt = journal_.job(id).attempt + 1;
+    const JobAttempt attempt{id, start.attempt};
+    const auto active = std::make_shared<Active>(Active{
+        std::move(worker), RunRecorder(attempt, sequence_length, options_.metrics_interval, journal_, metrics_)});
     auto& stored = journal_.edit(id);
     if (const auto submitted = api::parse_rfc3339(stored.job.created_at); submitted && stored.job.started_at.empty()) {
         const std::chrono::duration<double> waited = std::chrono::system_clock::now() - *submitted;
@@ -83,6 +85,7 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
         });
     }
     stored.job.state = api::JobState::running;
+    stored.job.attempt = start.attempt;
     stored.job.started_at = now_text();
     stored.job.slot = slot->number;
     stored.job.cores = slot->cores;
@@ -149,8 +152,9 @@ asio::awaitable<void> RunningJobs::run_job(std::string id, std::shared_ptr<Activ
     std::string trouble;
     try {
         const WorkerProcess::EventHandler on_event = [this, &active](const WorkerEvent& event) {
-            active->run.handle(event, std::chrono::steady_clock::now());
-            callbacks_.on_event(event);
+            if (active->run.handle(event, std::chrono::steady_clock::now())) {
+                callbacks_.on_event(event);
+            }
         };
         std::optional<FailedEvent> refused;
         if (start.spec && (options_.start_policy || options_.files)) {
@@ -170,6 +174,9 @@ asio::awaitable<void> RunningJobs::run_job(std::string id, std::shared_ptr<Activ
         outcome = not_started(kWorkerNotStarted, std::move(trouble));
     } else if (outcome.kind == WorkerOutcome::Kind::died && outcome.reason.message.empty()) {
         outcome.reason.message = std::move(trouble);
+    }
+    if (!active->run.is_current()) {
+        co_return;  // the job has another worker by now, or has ended
     }
     active_.erase(id);
     metrics_.run_ended(id);

@@ -8,4 +8,7 @@ inline constexpr const char* kOutOfMemory = "out_of_memory";
 /// Another rank of the job has ended or is not heard of.
 inline constexpr const char* kRankLost = "rank_lost";
 
+/// A later attempt of the job, or another run, has taken the folders of this one.
+inline constexpr const char* kReplaced = "replaced";
+
 }  // namespace distilld

@@ -32,10 +32,11 @@ struct HelloMessage {
 
 /// The first message to a training worker.
 struct WorkerStart {
-    std::string spec_json;   ///< the job spec, validated
-    bool resume = false;     ///< continue from the newest complete checkpoint, regardless of the spec's `resume`
-    std::string trace_file;  ///< Chrome trace to write; empty = none
-    std::string job_id{};    ///< the service's id of the job; empty: `distilld run`
+    std::string spec_json;      ///< the job spec, validated
+    bool resume = false;        ///< continue from the newest complete checkpoint, regardless of the spec's `resume`
+    std::string trace_file;     ///< Chrome trace to write; empty = none
+    std::string job_id{};       ///< the service's id of the job; empty: `distilld run`
+    std::uint64_t attempt = 0;  ///< number of this start of the job, from 1; the same for all ranks; 0: no job
     /// The files that the worker may open from now on; nullopt: any.
     std::optional<FileRule> files{};
     /// Of several workers that train the job together; nullopt: it is the only one.
@@ -82,6 +83,7 @@ void describe(Visitor& v, T& start) {
     v("resume", start.resume);
     v("trace_file", start.trace_file);
     v("job_id", start.job_id);
+    v("attempt", start.attempt);
     v("files", start.files);
     v("rank", start.rank);
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/job_attempt.hpp"
 #include "server/jobs/store/job_store.hpp"
 #include "server/jobs/table/live_jobs.hpp"
 
@@ -54,6 +55,11 @@ class JobJournal {
     [[nodiscard]] EventPage events(const std::string& id, std::uint64_t after, std::uint32_t limit);
     /// For a job that has not ended: without specs and checkpoints.
     [[nodiscard]] const api::Job& job(const std::string& id) const { return live_.at(id).stored.job; }
+    /// The job has not ended, and this is its last attempt.
+    [[nodiscard]] bool is_current(const JobAttempt& attempt) const {
+        const auto live = live_.find(attempt.job);
+        return live != live_.end() && live->second.stored.job.attempt == attempt.number;
+    }
     /// The effective spec of the same job; null: it is not valid.
     [[nodiscard]] const std::shared_ptr<const JobSpec>& spec(const std::string& id) const {
         return live_.at(id).stored.spec;

@@ -169,6 +169,7 @@ constexpr std::array kColumns{
     column<&Job::created_at>("created_at", Written::once),
     column<&Job::started_at>("started_at", Written::with_state),
     column<&Job::finished_at>("finished_at", Written::with_state),
+    column<&Job::attempt>("attempt", Written::with_state),
     column_of_the_reason<&api::StatusReason::code>("reason_code"),
     column_of_the_reason<&api::StatusReason::message>("reason_message"),
     column_of_the_reason<&api::StatusReason::since>("reason_since"),

@@ -33,6 +33,7 @@ Job full_job() {
     job.started_at = "2026-01-01T00:00:01.000Z";
     job.status_reason = StatusReason{"c", "m"};
     job.queue_position = 3;
+    job.attempt = 2;
     job.slot = 1;
     job.cores = {2, 3};
     job.device = "GPU-1";
@@ -77,6 +78,7 @@ TEST(JobTypes, JobSurvivesTheRoundTrip) {
     EXPECT_EQ(boost::json::serialize(to_json_object(*again, true)), boost::json::serialize(json));
     EXPECT_EQ(again->kind, JobKind::train);
     EXPECT_EQ(again->owner, "alice");
+    EXPECT_EQ(again->attempt, 2U);
     EXPECT_EQ(again->metadata, job.metadata);
     EXPECT_TRUE(std::isnan(again->progress->kd_loss));
     EXPECT_EQ(again->progress->fetch.failures.at("timeout"), 2U);
@@ -151,10 +153,10 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
     }
     EXPECT_THAT(
         names, ElementsAre("id", "object", "kind", "name", "owner", "metadata", "state", "terminal", "cancel_requested",
-                           "created_at", "started_at", "finished_at", "status_reason", "priority", "queue_position",
-                           "max_concurrent", "slot", "cores", "device", "progress", "dtype", "eval_loss", "eval_kl",
-                           "eval_top1_agreement", "exported_eval_loss", "output", "weights_sha256", "checkpoints",
-                           "checkpoints_total", "spec", "resolved_spec"));
+                           "created_at", "started_at", "finished_at", "attempt", "status_reason", "priority",
+                           "queue_position", "max_concurrent", "slot", "cores", "device", "progress", "dtype",
+                           "eval_loss", "eval_kl", "eval_top1_agreement", "exported_eval_loss", "output",
+                           "weights_sha256", "checkpoints", "checkpoints_total", "spec", "resolved_spec"));
     EXPECT_EQ(json.at("object").as_string(), "job");
     EXPECT_EQ(
         to_text(json.at("progress")),
