@@ -30,4 +30,13 @@ std::string loopback_id() {
     return boot + ":" + std::to_string(network.st_ino);
 }
 
+bool is_stopped(std::uint64_t process) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+    std::string stat;
+    std::getline(file, stat);
+    // The state follows the name, which is in parentheses and may hold anything.
+    const auto name_end = stat.rfind(") ");
+    return name_end != std::string::npos && stat.substr(name_end + 2, 1) == "T";
+}
+
 }  // namespace distilld

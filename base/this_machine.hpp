@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace distilld {
@@ -13,5 +14,8 @@ namespace distilld {
 /// The same for processes that reach each other on the loopback interface: those of one machine and one network
 /// namespace. Empty if unknown.
 [[nodiscard]] std::string loopback_id();
+
+/// Whether a process of this machine stands still, because it was stopped (SIGSTOP). False if there is none.
+[[nodiscard]] bool is_stopped(std::uint64_t process);
 
 }  // namespace distilld

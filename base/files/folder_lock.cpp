@@ -24,17 +24,6 @@ int flock_error(int descriptor, LockShare share = LockShare::exclusive) {
 
 }  // namespace
 
-Result<std::optional<FolderLock>> FolderLock::try_lock(const std::filesystem::path& folder) {
-    Result<Descriptor> opened = open_folder(folder);
-    if (!opened) {
-        return opened.error();
-    }
-    if (flock_error(opened->get()) == EWOULDBLOCK) {
-        return std::optional<FolderLock>();
-    }
-    return std::optional<FolderLock>(FolderLock(std::move(*opened)));
-}
-
 Result<std::optional<FolderLock>> FolderLock::try_lock_file(const std::filesystem::path& folder, LockShare share,
                                                             const std::string& name, std::chrono::nanoseconds timeout) {
     Result<Descriptor> opened = open_file(folder / name, O_RDWR | O_CREAT, 0644);

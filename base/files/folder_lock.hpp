@@ -14,14 +14,9 @@ namespace distilld {
 enum class LockShare { exclusive, shared };
 
 /// Exclusive use of a folder among the processes of this machine, until destruction or the end of the process
-/// (flock(2)). The two ways to lock do not exclude each other: all users of a folder must use the same.
+/// (flock(2)).
 class FolderLock {
   public:
-    /// Locks the folder itself and leaves no file behind. nullopt if another process, or another lock of this one,
-    /// holds it. On a file system that cannot lock folders (some network ones), every caller gets the lock. The error
-    /// names the folder, which must exist.
-    static Result<std::optional<FolderLock>> try_lock(const std::filesystem::path& folder);
-
     /// Locks the file `name` in the folder, which stays there; this also works on network file systems. Tries for
     /// `timeout`; nullopt if another process, or another lock of this one, holds the lock. Several may hold a shared
     /// lock while nobody holds it exclusively. An error names the file if it cannot be created or locked.

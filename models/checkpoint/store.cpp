@@ -13,6 +13,7 @@
 #include "base/ascii.hpp"
 #include "base/files/files.hpp"
 #include "base/files/open_file.hpp"
+#include "base/hex.hpp"
 #include "models/checkpoint/manifest.hpp"
 
 namespace distilld::models {
@@ -25,6 +26,7 @@ constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr std::string_view kOldPrefix = "old-";
 constexpr std::string_view kGonePrefix = "gone-";
 constexpr std::string_view kDamagedSuffix = ".damaged";
+constexpr std::size_t kHolderDigits = 16;  ///< of FolderFence::holder()
 
 Error failure(std::string_view what, const fs::path& path, const std::error_code& code) {
     return write_error("cannot " + std::string(what) + " " + path.string() + ": " + code.message(), code.value());
@@ -45,6 +47,10 @@ bool is_leftover(std::string_view name) {
         return false;
     }
     name.remove_prefix(kTemporaryPrefix.size());
+    const auto dot = name.find('.');
+    if (dot != std::string_view::npos && name.size() - dot == 1 + kHolderDigits && is_hex(name.substr(dot + 1))) {
+        name = name.substr(0, dot);
+    }
     for (const std::string_view prefix : {kOldPrefix, kGonePrefix}) {
         if (name.starts_with(prefix)) {
             name.remove_prefix(prefix.size());
@@ -134,12 +140,20 @@ Result<void> put_in_place(const fs::path& from, const fs::path& to) {
     return done ? remove_tree(aside) : done;
 }
 
-/// Renames to a temporary name first: an interrupted removal must not leave half a checkpoint.
-Result<void> remove_checkpoint(const fs::path& folder) {
+/// The first half of a removal: an interrupted one must not leave half a checkpoint. Appends the new path.
+Result<void> doom(const fs::path& folder, std::vector<fs::path>& doomed) {
     const std::string gone = std::string(kTemporaryPrefix) + std::string(kGonePrefix) + folder.filename().string();
-    const fs::path doomed = folder.parent_path() / gone;
-    const Result<void> renamed = rename_entry(folder, doomed);
-    return renamed ? remove_tree(doomed) : renamed;
+    doomed.push_back(folder.parent_path() / gone);
+    return rename_entry(folder, doomed.back());
+}
+
+Result<void> remove_all(const std::vector<fs::path>& folders) {
+    for (const fs::path& folder : folders) {
+        if (Result<void> removed = remove_tree(folder); !removed) {
+            return removed;
+        }
+    }
+    return {};
 }
 
 }  // namespace
@@ -152,8 +166,16 @@ std::string checkpoint_name(std::uint64_t step) {
     return std::string(kPrefix) + digits;
 }
 
-CheckpointStore::CheckpointStore(fs::path folder, std::uint32_t keep)
-    : folder_(std::move(folder)), keep_(std::max<std::uint32_t>(keep, 1)) {}
+CheckpointStore::CheckpointStore(fs::path folder, std::uint32_t keep, FolderFence* fence)
+    : folder_(std::move(folder)), keep_(std::max<std::uint32_t>(keep, 1)), fence_(fence) {}
+
+Result<void> CheckpointStore::change(const std::function<Result<void>()>& change) {
+    return fence_ == nullptr ? change() : fence_->commit(change);
+}
+
+std::string CheckpointStore::temporary_name(const std::string& name) const {
+    return std::string(kTemporaryPrefix) + name + (fence_ == nullptr ? "" : "." + fence_->holder());
+}
 
 Result<fs::path> CheckpointStore::commit(std::uint64_t step, const StudentSnapshot& snapshot) {
     if (const Result<void> made = make_folders(folder_); !made) {
@@ -163,36 +185,43 @@ Result<fs::path> CheckpointStore::commit(std::uint64_t step, const StudentSnapsh
         return removed.error();
     }
     const std::string name = checkpoint_name(step);
-    const fs::path temporary = folder_ / (std::string(kTemporaryPrefix) + name);
+    const fs::path temporary = folder_ / temporary_name(name);
     const fs::path final_folder = folder_ / name;
     std::error_code code;
     const bool is_there = fs::exists(fs::symlink_status(final_folder, code));
-    const Result<void> ours = is_there ? has_our_manifest(final_folder) : Result<void>();
-    if (!ours && ours.error().kind == ErrorKind::disk_full) {
-        return ours.error();
+    const Result<void> known = is_there ? has_our_manifest(final_folder) : Result<void>();
+    if (!known && known.error().kind == ErrorKind::disk_full) {
+        return known.error();
     }
-    if (!ours) {
+    if (!known) {
         return invalid_input(final_folder.string() +
                              " is in the way of a checkpoint and has no manifest of one: move it elsewhere, or name "
                              "another folder in /checkpoint/dir");
     }
 
+    std::vector<fs::path> doomed;
+    const auto publish = [&]() -> Result<void> {
+        Result<void> placed = put_in_place(temporary, final_folder);
+        if (placed) {
+            placed = sync_folder(folder_);
+        }
+        return placed ? prune(step, doomed) : placed;
+    };
     Result<void> done = snapshot.write_checkpoint(temporary);
     if (done) {
         done = sync_content(temporary);
     }
     if (done) {
-        done = put_in_place(temporary, final_folder);
-    }
-    if (done) {
-        done = sync_folder(folder_);
+        done = change(publish);
+    } else if (const Result<void> ours = change([] { return Result<void>(); }); !ours) {
+        done = ours;  // who has replaced us has removed what we wrote
     }
     if (!done) {
         static_cast<void>(remove_tree(temporary));  // the disk may be full; report the first error
         return done.error();
     }
-    if (const Result<void> pruned = prune(step); !pruned) {
-        return pruned.error();
+    if (const Result<void> removed = remove_all(doomed); !removed) {
+        return removed.error();
     }
     return final_folder;
 }
@@ -245,40 +274,48 @@ Result<std::vector<CheckpointEntry>> CheckpointStore::entries() const {
 }
 
 Result<void> CheckpointStore::clear() {
-    const Result<std::vector<CheckpointEntry>> all = entries();
-    if (!all) {
-        return all.error();
-    }
-    for (const CheckpointEntry& entry : *all) {
-        if (!entry.run) {
-            continue;
+    std::vector<fs::path> doomed;
+    const Result<void> done = change([&]() -> Result<void> {
+        const Result<std::vector<CheckpointEntry>> all = entries();
+        if (!all) {
+            return all.error();
         }
-        if (Result<void> removed = remove_checkpoint(entry.folder); !removed) {
-            return removed;
+        for (const CheckpointEntry& entry : *all) {
+            if (Result<void> gone = entry.run ? doom(entry.folder, doomed) : Result<void>(); !gone) {
+                return gone;
+            }
         }
-    }
-    return {};
+        return {};
+    });
+    return done ? remove_all(doomed) : done;
 }
 
 Result<std::vector<fs::path>> CheckpointStore::set_aside(const std::vector<fs::path>& damaged) {
     std::vector<fs::path> aside;
-    for (const fs::path& folder : damaged) {
-        std::error_code code;
-        fs::path free = folder;
-        free += kDamagedSuffix;
-        for (int number = 2; fs::exists(fs::symlink_status(free, code)); ++number) {
-            free = folder;
-            free += std::string(kDamagedSuffix) + "." + std::to_string(number);
+    const Result<void> done = damaged.empty() ? Result<void>() : change([&]() -> Result<void> {
+        for (const fs::path& folder : damaged) {
+            std::error_code code;
+            fs::path free = folder;
+            free += kDamagedSuffix;
+            for (int number = 2; fs::exists(fs::symlink_status(free, code)); ++number) {
+                free = folder;
+                free += std::string(kDamagedSuffix) + "." + std::to_string(number);
+            }
+            if (Result<void> renamed = rename_entry(folder, free); !renamed) {
+                return renamed;
+            }
+            aside.push_back(std::move(free));
         }
-        if (const Result<void> renamed = rename_entry(folder, free); !renamed) {
-            return renamed.error();
-        }
-        aside.push_back(std::move(free));
-    }
-    return aside;
+        return {};
+    });
+    return done ? Result<std::vector<fs::path>>(std::move(aside)) : done.error();
 }
 
 Result<void> CheckpointStore::remove_leftovers() {
+    return change([this] { return remove_leftovers_now(); });
+}
+
+Result<void> CheckpointStore::remove_leftovers_now() {
     const Result<Content> content = scan(folder_);
     if (!content) {
         return content.error();
@@ -291,7 +328,7 @@ Result<void> CheckpointStore::remove_leftovers() {
     return {};
 }
 
-Result<void> CheckpointStore::prune(std::uint64_t newest_step) {
+Result<void> CheckpointStore::prune(std::uint64_t newest_step, std::vector<fs::path>& doomed) {
     const Result<Content> content = scan(folder_);
     if (!content) {
         return content.error();
@@ -305,8 +342,8 @@ Result<void> CheckpointStore::prune(std::uint64_t newest_step) {
             ++kept;
             continue;
         }
-        if (const Result<void> removed = remove_checkpoint(candidate.folder); !removed) {
-            return removed.error();
+        if (const Result<void> gone = doom(candidate.folder, doomed); !gone) {
+            return gone.error();
         }
     }
     return {};

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/files/folder_fence.hpp"
 #include "pipeline/core/student_snapshot.hpp"
 
 namespace distilld::models {
@@ -27,12 +29,14 @@ struct CheckpointEntry {
 };
 
 /// The checkpoints of one job: folders step-00000042 next to each other. A folder with such a name is complete and on
-/// the disk: it is written as .tmp-step-00000042, every file and the folder are synced, and then it is renamed. One
-/// process and one thread at a time. Torch-free.
+/// the disk: it is written as .tmp-step-00000042, every file and the folder are synced, and then it is renamed. With a
+/// fence, that name ends with the fence's holder, and what has lost the folder to another process changes nothing
+/// there. One process and one thread at a time. Torch-free.
 class CheckpointStore {
   public:
-    /// `folder`: <output>/checkpoints; created by the first commit. `keep` counts as at least 1.
-    CheckpointStore(std::filesystem::path folder, std::uint32_t keep);
+    /// `folder`: <output>/checkpoints; created by the first commit. `keep` counts as at least 1. `fence`: of the
+    /// folder, outlives this; null: no other process writes there.
+    CheckpointStore(std::filesystem::path folder, std::uint32_t keep, FolderFence* fence = nullptr);
 
     /// Writes and commits the checkpoint of `step` and returns its folder, then removes all but the newest `keep`.
     /// Replaces a checkpoint of the same step. Checkpoints of later steps belong to an abandoned line (the run
@@ -60,10 +64,16 @@ class CheckpointStore {
     [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
 
   private:
-    Result<void> prune(std::uint64_t newest_step);
+    /// Changes the folder if it is still ours.
+    Result<void> change(const std::function<Result<void>()>& change);
+    Result<void> remove_leftovers_now();
+    [[nodiscard]] std::string temporary_name(const std::string& name) const;
+    /// Renames the checkpoints beyond those to keep, and appends their new paths.
+    Result<void> prune(std::uint64_t newest_step, std::vector<std::filesystem::path>& doomed);
 
     std::filesystem::path folder_;
     std::uint32_t keep_;
+    FolderFence* fence_;
 };
 
 /// "step-00000042".

@@ -61,7 +61,8 @@ Result<ExportedPaths> write_merged(const fs::path& folder, const ModelExport& mo
     return write_model_files(folder, *tensors, model);
 }
 
-/// Removes first the file that makes the folder a model.
+}  // namespace
+
 Result<void> remove_model_files(const fs::path& folder) {
     for (const char* name : {"config.json", "model.safetensors", "generation_config.json"}) {
         if (Result<void> removed = remove_entry(folder / name); !removed) {
@@ -70,8 +71,6 @@ Result<void> remove_model_files(const fs::path& folder) {
     }
     return {};
 }
-
-}  // namespace
 
 Result<ExportedPaths> write_adapter_folder(const fs::path& folder, const ModelExport& model) {
     const Result<NamedTensors> tensors = exported_tensors(folder, model);

@@ -53,6 +53,9 @@ Result<ExportedPaths> write_model_files(const std::filesystem::path& folder, con
 Result<ExportedPaths> copy_tokenizer_files(const std::filesystem::path& from_folder,
                                            const std::filesystem::path& to_folder);
 
+/// Removes a whole model beside which an adapter is written; first the file that makes the folder a model.
+Result<void> remove_model_files(const std::filesystem::path& folder);
+
 /// The dtype's name in config.json: "float32", "bfloat16", "float16".
 [[nodiscard]] const char* dtype_name(torch::ScalarType type) noexcept;
 

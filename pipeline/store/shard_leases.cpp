@@ -29,9 +29,10 @@ constexpr std::uint64_t kMaxTableBytes = std::uint64_t{16} << 20U;
 struct TableFile {
     std::uint64_t version = 1;
     std::vector<ShardWriter> writers;
+    std::map<std::string, std::uint64_t> attempts{};  ///< the latest of each job, also after its end
 };
 
-BOOST_DESCRIBE_STRUCT(TableFile, (), (version, writers))
+BOOST_DESCRIBE_STRUCT(TableFile, (), (version, writers, attempts))
 
 std::string draw_id() {
     std::random_device source;
@@ -44,9 +45,14 @@ TableFile read_table(const fs::path& file) {
     const auto text = read_text_file(file, kMaxTableBytes);
     const auto parsed = text ? parse_json_text(*text, 8) : parse_json_text("null", 8);
     if (parsed && parsed->is_object() && !read_fields(parsed->get_object(), table, JsonPlace{file.string(), ""})) {
-        table.writers.clear();
+        table = TableFile();
     }
     return table;
+}
+
+JobAttempt latest_of(const TableFile& table, const std::string& job) {
+    const auto found = table.attempts.find(job);
+    return {job, found == table.attempts.end() || job.empty() ? 0 : found->second};
 }
 
 }  // namespace
@@ -78,6 +84,8 @@ ShardLeases::ShardLeases(fs::path folder, ShardLeaseOptions options)
     mine_.host = host_name();
     mine_.machine = boot_id();  // if unknown, no writer is known to be on this machine
     mine_.process = static_cast<std::uint64_t>(::getpid());
+    mine_.job = options_.attempt.job;
+    mine_.attempt = options_.attempt.number;
 }
 
 ShardLeases::~ShardLeases() {
@@ -100,6 +108,11 @@ Result<void> ShardLeases::change(bool beats, const std::function<Result<void>(Ta
         return lock.error();
     }
     const TableFile before = read_table(folder_ / kTable);
+    const JobAttempt latest = latest_of(before, mine_.job);
+    if (latest.number > mine_.attempt) {
+        replaced_ = true;
+        return replaced_error(folder_.string(), options_.attempt, latest);
+    }
     Table table;
     table.mine = mine_;
     bool known = false;
@@ -125,8 +138,11 @@ Result<void> ShardLeases::change(bool beats, const std::function<Result<void>(Ta
         return used;
     }
     mine_.beat = table.mine.beat;
-    TableFile after{before.version, table.others};
+    TableFile after{before.version, table.others, before.attempts};
     after.writers.push_back(table.mine);
+    if (!mine_.job.empty()) {
+        after.attempts[mine_.job] = mine_.attempt;
+    }
     std::ranges::sort(after.writers, {}, &ShardWriter::id);
     const std::string text = to_text(write_fields(after));
     return text == to_text(write_fields(before)) ? Result<void>()
@@ -174,6 +190,9 @@ Result<void> ShardLeases::enter() {
 }
 
 bool ShardLeases::is_dead(const ShardWriter& writer) {
+    if (!mine_.job.empty() && writer.job == mine_.job && writer.attempt < mine_.attempt) {
+        return true;  // it can change nothing any more
+    }
     if (!mine_.machine.empty() && writer.machine == mine_.machine) {
         std::error_code error;
         if (!fs::exists(file_of(writer.id), error)) {

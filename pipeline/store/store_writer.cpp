@@ -1,15 +1,11 @@
 #include "pipeline/store/store_writer.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include "base/files/files.hpp"
@@ -28,10 +24,12 @@ namespace fs = std::filesystem;
 class Writer final : public StoreWriter {
   public:
     /// `leases`: of a writer that shares the folder; null if no other process writes there.
-    Writer(fs::path folder, const StoreManifest& manifest, FolderLock lock, std::unique_ptr<ShardLeases> leases)
+    Writer(fs::path folder, const StoreManifest& manifest, FolderLock lock, std::unique_ptr<ShardLeases> leases,
+           StoreGuard guard)
         : folder_(std::move(folder)),
           lock_(std::move(lock)),
           leases_(std::move(leases)),
+          guard_(std::move(guard)),
           codec_(manifest),
           sealed_(folder_, codec_),
           held_(manifest.rows) {}
@@ -63,6 +61,7 @@ class Writer final : public StoreWriter {
 
     bool needs(std::uint64_t row) const override { return held_.needs(row); }
     StoreProgress progress() const override { return held_.progress(); }
+    bool is_replaced() const override { return leases_ && leases_->is_replaced(); }
 
     Result<void> add(std::span<const StoredRow> rows) override {
         const std::lock_guard guard(mutex_);
@@ -153,9 +152,10 @@ class Writer final : public StoreWriter {
     Result<void> sync() override {
         const std::lock_guard guard(mutex_);
         for (const std::uint64_t number : open_shards()) {
-            if (auto synced = unsealed_.at(number).sync(); !synced && is_ours(number)) {
-                return synced;
-            } else if (!synced) {
+            if (auto synced = unsealed_.at(number).sync(); !synced) {
+                if (auto failure = failure_of(number, synced.error())) {
+                    return *failure;
+                }
                 lose(number);
             }
         }
@@ -302,14 +302,18 @@ class Writer final : public StoreWriter {
         return numbers;
     }
 
-    /// Whether the lease is still ours. A writer that takes it over also removes our file.
-    [[nodiscard]] bool is_ours(std::uint64_t number) {
+    /// The error to report for a write that failed; nullopt: another writer has taken the shard over, and our file.
+    [[nodiscard]] std::optional<Error> failure_of(std::uint64_t number, const Error& error) {
         bool ours = true;
         const auto look = [&](ShardLeases::Table& table) -> Result<void> {
             ours = table.is_mine(number);
             return {};
         };
-        return !leases_ || !leases_->change(false, look) || ours;
+        const auto looked = leases_ ? leases_->change(false, look) : Result<void>();
+        if (!looked) {
+            return is_replaced() ? looked.error() : error;
+        }
+        return ours ? std::optional(error) : std::nullopt;
     }
 
     [[nodiscard]] fs::path own_file(std::uint64_t shard) const {
@@ -356,7 +360,7 @@ class Writer final : public StoreWriter {
                 return committed ? append_to_shard_list(folder_, prepared->entry) : committed;
             };
             if (!leases_) {
-                return publish();
+                return guard_ ? guard_(publish) : publish();
             }
             return leases_->change(true, [&](ShardLeases::Table& table) -> Result<void> {
                 ours = table.is_mine(number);
@@ -370,9 +374,11 @@ class Writer final : public StoreWriter {
                 return publish();
             });
         };
-        if (auto written = shard.with_rows(write); !written && is_ours(number)) {
-            return written;
-        } else if (!written || !ours) {
+        const auto written = shard.with_rows(write);
+        if (const auto failure = written ? std::nullopt : failure_of(number, written.error())) {
+            return *failure;
+        }
+        if (!written || !ours) {
             lose(number);
             return {};
         }
@@ -384,6 +390,7 @@ class Writer final : public StoreWriter {
     const fs::path folder_;
     const FolderLock lock_;
     const std::unique_ptr<ShardLeases> leases_;
+    const StoreGuard guard_;
     const RowCodec codec_;
     mutable std::mutex mutex_;
     SealedShards sealed_;
@@ -396,14 +403,6 @@ class Writer final : public StoreWriter {
 };
 
 }  // namespace
-
-Result<void> StoreWriter::add(const TokenBatch& batch, const TeacherTargets& targets) {
-    const auto rows = codec().encode(batch, targets);
-    if (!rows) {
-        return rows.error();
-    }
-    return add(*rows);
-}
 
 Result<std::unique_ptr<StoreWriter>> open_store_writer(const fs::path& folder, const StoreManifest& wanted,
                                                        StoreWriterOptions options) {
@@ -440,7 +439,8 @@ Result<std::unique_ptr<StoreWriter>> open_store_writer(const fs::path& folder, c
     if (!manifest) {
         return manifest.error();
     }
-    auto writer = std::make_unique<Writer>(folder, *manifest, std::move(**lock), std::move(leases));
+    auto writer =
+        std::make_unique<Writer>(folder, *manifest, std::move(**lock), std::move(leases), std::move(options.guard));
     if (auto resumed = writer->resume(); !resumed) {
         return resumed.error();
     }

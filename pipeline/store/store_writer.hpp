@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,11 +16,15 @@
 
 namespace distilld {
 
+/// Makes a change of the store if its writer was not replaced; otherwise an error.
+using StoreGuard = std::function<Result<void>(const std::function<Result<void>()>& change)>;
+
 struct StoreWriterOptions {
     SameTeacher same_teacher;
     /// Several processes, here or on other nodes, write the folder at once: each adds the rows that it claimed.
     bool shared = false;
     ShardLeaseOptions leases;  ///< when shared
+    StoreGuard guard{};        ///< when not shared: seals each shard; empty: nobody can replace the writer
 };
 
 /// Rows that the caller should request.
@@ -76,11 +81,17 @@ class StoreWriter {
     virtual Result<StoreClaim> claim(bool more) = 0;
 
     /// Encodes and adds.
-    Result<void> add(const TokenBatch& batch, const TeacherTargets& targets);
+    Result<void> add(const TokenBatch& batch, const TeacherTargets& targets) {
+        const auto rows = codec().encode(batch, targets);
+        return rows ? add(*rows) : rows.error();
+    }
 
     /// Rows that are in the store, sealed or not, as a StoreReader returns them, for a process that reads its own rows.
     /// A missing row is an error.
     [[nodiscard]] virtual Result<TeacherTargets> read(const TokenBatch& batch) = 0;
+
+    /// A later attempt of the job writes the store, and all changes have failed since. Any thread.
+    [[nodiscard]] virtual bool is_replaced() const { return false; }
 
     /// Makes unsealed rows durable against a crash of the machine (a killed process loses none), and retries shards
     /// that could not be sealed.

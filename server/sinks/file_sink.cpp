@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/files/files.hpp"
 #include "base/files/open_file.hpp"
 
 namespace distilld::sinks {
@@ -20,7 +21,7 @@ Error failure(const char* what, const std::filesystem::path& path, int number) {
 
 }  // namespace
 
-Result<AppendFile> AppendFile::open(const std::filesystem::path& path) {
+Result<AppendFile> AppendFile::open(const std::filesystem::path& path, bool replaces) {
     if (path.has_parent_path()) {
         if (Result<void> made = make_folders(path.parent_path()); !made) {
             return made.error();
@@ -35,6 +36,10 @@ Result<AppendFile> AppendFile::open(const std::filesystem::path& path) {
         return failure("cannot read", path, errno);
     }
     if (::flock(opened->get(), LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK && replaces) {
+            const Result<void> copied = copy_file_atomically(path, path);
+            return copied ? open(path) : copied.error();
+        }
         return errno == EWOULDBLOCK ? invalid_input("another run writes to " + path.string())
                                     : failure("cannot lock", path, errno);
     }

@@ -17,8 +17,9 @@ namespace distilld::sinks {
 class AppendFile {
   public:
     /// Opens or creates the file, and creates its folder. Anything but a regular file, or a file locked by another
-    /// process, is refused.
-    static Result<AppendFile> open(const std::filesystem::path& path);
+    /// process, is refused. With `replaces`, a copy takes the place of a locked file: whoever holds the lock writes to
+    /// the file that nobody sees any more.
+    static Result<AppendFile> open(const std::filesystem::path& path, bool replaces = false);
 
     /// Appends all of `bytes` or nothing: a partial write is removed again.
     Result<void> append(std::string_view bytes);

@@ -193,7 +193,7 @@ Result<std::unique_ptr<Sink>> make_jsonl_sink(const SinkContext& context, boost:
     if (path.empty()) {
         return std::unique_ptr<Sink>();
     }
-    Result<AppendFile> file = AppendFile::open(path);
+    Result<AppendFile> file = AppendFile::open(path, context.replaces);
     if (!file) {
         return Error{file.error().kind, kField + file.error().message};
     }

@@ -58,6 +58,7 @@ struct SinkContext {
     StepPlan steps{};
     bool goes_on = false;                                      ///< continues an interrupted run, maybe from step 0
     std::function<std::string(const char* name)> environment;  ///< of the process; empty = not set
+    bool replaces = false;  ///< an earlier attempt, which lost the run's folders, may still have its files open
 };
 
 /// Creates a sink; null if the run does not request it. Blocks on files, never on a network. `thread` is the executor

@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,12 +13,11 @@
 #include "api/job_spec_json.hpp"
 #include "base/files/file_rule.hpp"
 #include "base/scope_exit.hpp"
-#include "base/sha256.hpp"
 #include "base/this_machine.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/graph/evaluation.hpp"
 #include "pipeline/graph/space_wait.hpp"
-#include "server/worker/export_owner.hpp"
+#include "server/worker/export/export_files.hpp"
 #include "server/worker/gives_up.hpp"
 #include "server/worker/held_out_rows.hpp"
 #include "server/worker/machine/disk_space.hpp"
@@ -103,7 +101,7 @@ UsageSources usage_sources(const JobSpec& spec) {
     return sources;
 }
 
-GraphHooks graph_hooks(const PreparedRun& run, GraphExecutors executors, EmitEvent emit) {
+GraphHooks graph_hooks(PreparedRun& run, GraphExecutors executors, EmitEvent emit) {
     GraphHooks hooks;
     hooks.on_event = std::move(emit);
     if (run.follows()) {
@@ -112,7 +110,7 @@ GraphHooks graph_hooks(const PreparedRun& run, GraphExecutors executors, EmitEve
     const auto usage = std::make_shared<UsageMeter>(executors.disk, usage_sources(run.spec));  // hooks are copied
     hooks.usage = [usage] { return usage->newest(); };
     hooks.sample = run.samples;
-    hooks.commit_checkpoint = [sinks = run.sinks.get(), store = checkpoint_store(run.spec),
+    hooks.commit_checkpoint = [sinks = run.sinks.get(), store = checkpoint_store(run.spec, run.checkpoint_fence()),
                                needed = checkpoint_bytes(run.student->parameter_count())](
                                   std::uint64_t step, const StudentSnapshot& snapshot) mutable -> Result<std::string> {
         sinks->settle();
@@ -147,55 +145,9 @@ asio::awaitable<Result<GraphOutcome>> run_attached(TrainingGraph& graph, RunCont
     co_return co_await graph.run();
 }
 
-/// Writes the model's files and returns their paths.
-Result<std::vector<std::filesystem::path>> write_model_files(const StudentSnapshot& snapshot, const PreparedRun& run) {
-    const std::filesystem::path output(run.spec.output);
-    Result<std::vector<std::filesystem::path>> files = snapshot.write_model(output);
-    // If text was read byte by byte, the byte tokenizer's files must go beside the weights.
-    const auto& lora = run.spec.student.lora;
-    for (const auto& [written, name] : {std::pair(true, ""), std::pair(lora && lora->merge, "merged"),
-                                        std::pair(run.spec.student.quantization == Quantization::ternary, "ternary")}) {
-        if (files && run.exports_byte_tokenizer && written) {
-            const auto more = write_byte_tokenizer(output / name);
-            if (!more) {
-                return more.error();
-            }
-            files->insert(files->end(), more->begin(), more->end());
-        }
-    }
-    return files;
-}
-
-/// Writes the model folder and returns the hash of its weights. Disk.
-Result<std::string> write_export(const StudentSnapshot& snapshot, const PreparedRun& run) {
-    const std::filesystem::path output(run.spec.output);
-    ExportRecord record{identity_of(run), run.total_steps};
-    if (const Result<void> begun = write_export_owner(output, record); !begun) {
-        return begun.error();
-    }
-    const auto written = write_model_files(snapshot, run);
-    if (!written) {
-        return written.error();
-    }
-    std::set<std::string> names{kExportOwnerFile};
-    for (const std::filesystem::path& path : *written) {
-        names.insert(path.lexically_relative(output).string());
-    }
-    record.files.assign(names.begin(), names.end());
-    const char* weights = run.spec.student.lora ? "adapter_model.safetensors" : "model.safetensors";
-    Result<std::string> hash = sha256_file(output / weights);
-    if (!hash) {
-        return hash;
-    }
-    record.weights_sha256 = *hash;
-    const Result<void> done = write_export_owner(output, record);
-    return done ? hash : Result<std::string>(done.error());
-}
-
 /// Waits for space while the disk is full. An error of kind disk_full: `control` was cancelled meanwhile.
-asio::awaitable<Result<std::string>> export_model(std::shared_ptr<const StudentSnapshot> snapshot,
-                                                  const PreparedRun& run, GraphExecutors executors, RunControl& control,
-                                                  EmitEvent emit) {
+asio::awaitable<Result<std::string>> export_model(std::shared_ptr<const StudentSnapshot> snapshot, PreparedRun& run,
+                                                  GraphExecutors executors, RunControl& control, EmitEvent emit) {
     SpaceWait space(executors.io, std::move(emit));
     const GivesUp gives_up(control, space);
     std::function<Result<std::string>()> attempt = [&run, snapshot]() -> Result<std::string> {

@@ -15,6 +15,7 @@
 #include "pipeline/graph/space_wait.hpp"
 #include "pipeline/store/store_reader.hpp"
 #include "pipeline/store/store_writer.hpp"
+#include "server/protocol/failure_kinds.hpp"
 #include "server/worker/generate_vocabulary.hpp"
 #include "server/worker/gives_up.hpp"
 #include "server/worker/machine/disk_space.hpp"
@@ -38,9 +39,10 @@ struct LoadedData {
 
 class GenerateRun {
   public:
-    GenerateRun(JobSpec spec, models::LocalModels local, GraphExecutors executors, RunControl& control, EmitEvent emit,
-                std::string trace_file)
+    GenerateRun(JobSpec spec, JobAttempt attempt, models::LocalModels local, GraphExecutors executors,
+                RunControl& control, EmitEvent emit, std::string trace_file)
         : spec_(std::move(spec)),
+          attempt_(std::move(attempt)),
           local_(std::move(local)),
           executors_(std::move(executors)),
           control_(control),
@@ -167,8 +169,11 @@ class GenerateRun {
         SpaceWait space(executors_.io, emit_);
         const GivesUp gives_up(control_, space);
         std::function<Result<std::string>()> attempt = [this]() -> Result<std::string> {
+            StoreWriterOptions options;
+            options.shared = true;
+            options.leases.attempt = attempt_;
             Result<std::shared_ptr<StoreWriter>> opened =
-                open_writer(*spec_.teacher(), data_.stored, teacher_.info, true);
+                open_writer(*spec_.teacher(), data_.stored, teacher_.info, std::move(options));
             if (!opened) {
                 return is_read_only(folder()) ? io_error(opened.error().message) : opened.error();
             }
@@ -199,6 +204,9 @@ class GenerateRun {
         const ScopeExit ended([this] { control_.detach(); });
         Result<GenerateOutcome> outcome = co_await graph->run();
         teacher_.source->close();
+        if (!outcome && writer_->is_replaced()) {
+            co_return WorkerEvent(FailedEvent{kReplaced, outcome.error().message});
+        }
         if (!outcome) {
             co_return outcome.error();
         }
@@ -241,6 +249,7 @@ class GenerateRun {
     }
 
     JobSpec spec_;
+    JobAttempt attempt_;
     models::LocalModels local_;
     GraphExecutors executors_;
     RunControl& control_;
@@ -253,10 +262,11 @@ class GenerateRun {
 
 }  // namespace
 
-asio::awaitable<Result<WorkerEvent>> generate_answers(JobSpec spec, models::LocalModels local, GraphExecutors executors,
-                                                      RunControl& control, EmitEvent emit, std::string trace_file) {
-    GenerateRun run(std::move(spec), std::move(local), std::move(executors), control, std::move(emit),
-                    std::move(trace_file));
+asio::awaitable<Result<WorkerEvent>> generate_answers(JobSpec spec, JobAttempt attempt, models::LocalModels local,
+                                                      GraphExecutors executors, RunControl& control, EmitEvent emit,
+                                                      std::string trace_file) {
+    GenerateRun run(std::move(spec), std::move(attempt), std::move(local), std::move(executors), control,
+                    std::move(emit), std::move(trace_file));
     co_return co_await run.perform();
 }
 

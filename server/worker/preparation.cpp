@@ -112,7 +112,8 @@ class Preparation {
             co_return opened;
         }
         auto setting_aside = on(executors_.disk, [this] {
-            return set_damaged_aside(checkpoint_store(run_.spec), run_.damaged_checkpoints, emit_);
+            return set_damaged_aside(checkpoint_store(run_.spec, run_.checkpoint_fence()), run_.damaged_checkpoints,
+                                     emit_);
         });
         if (Result<void> set_aside = co_await std::move(setting_aside); !set_aside) {
             co_return set_aside;
@@ -275,12 +276,12 @@ class Preparation {
 
     asio::awaitable<Result<void>> take_folders() {
         std::vector<std::filesystem::path> folders{run_.spec.output, checkpoint_store(run_.spec).folder()};
-        Result<std::vector<FolderLock>> taken =
-            co_await distilld::take_folders(std::move(folders), executors_, control_, emit_);
+        Result<std::vector<FolderFence>> taken =
+            co_await distilld::take_folders(std::move(folders), run_.attempt, executors_, control_, emit_);
         if (!taken) {
             co_return taken.error();
         }
-        run_.locks = std::move(*taken);
+        run_.fences = std::move(*taken);
         co_return Result<void>();
     }
 
@@ -359,7 +360,7 @@ class Preparation {
 
     /// The last thing before the run: nothing can refuse it any more.
     Result<void> remove_replaced() {
-        models::CheckpointStore store = checkpoint_store(run_.spec);
+        models::CheckpointStore store = checkpoint_store(run_.spec, run_.checkpoint_fence());
         warn("the checkpoints of an earlier run in " + store.folder().string() + " are removed: overwrite is true");
         return store.clear();
     }
@@ -380,6 +381,9 @@ class Preparation {
         wish.data = stored_data(run_, run_.dataset.get());
         wish.mixed = run_.mixed.get();
         wish.local = models::local_models(run_.spec.student.device);
+        if (FolderFence* fence = run_.output_fence()) {
+            wish.guard = [fence](const std::function<Result<void>()>& change) { return fence->commit(change); };
+        }
         if (!run_.teachers.empty()) {
             wish.probed = std::move(run_.teachers.front().source);  // probed for its head, before the batch size was
                                                                     // known

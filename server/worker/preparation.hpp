@@ -9,7 +9,7 @@
 
 #include "api/job_spec.hpp"
 #include "base/error.hpp"
-#include "base/files/folder_lock.hpp"
+#include "base/files/folder_fence.hpp"
 #include "models/checkpoint/store.hpp"
 #include "models/ranks/rank_group.hpp"
 #include "pipeline/core/student_snapshot.hpp"
@@ -41,7 +41,7 @@ struct PreparedRun {
     std::string tokenizer;                             ///< describes what read the data, in one line
     std::string tokenizer_hash;                        ///< of the tokenizer that read text; empty: no text
     TokenizerSigns tokenizer_signs;                    ///< of the student's, for its teachers
-    std::vector<FolderLock> locks;                     ///< on output and checkpoint folder
+    std::vector<FolderFence> fences;                   ///< of output, and of the checkpoints if it is another folder
     std::shared_ptr<const MixedDataset> mixed{};       ///< the dataset, if its rows name their teachers
     std::shared_ptr<const MixedDataset> mixed_eval{};  ///< the held-out set, if its rows name their teachers
     std::vector<ConnectedTeacher> teachers{};          ///< in the order of the spec; empty: none needed
@@ -58,9 +58,12 @@ struct PreparedRun {
     std::vector<std::uint32_t> host_ranks{};
     std::map<std::string, std::unique_ptr<teacher::HostTeacher>> host_teachers{};  ///< that this rank has loaded
     std::map<std::string, teacher::HostTeacherPlace> teacher_places{};             ///< where they answer
-    std::string job_id;                                                            ///< the service's; empty: none
+    JobAttempt attempt;                                                            ///< the service's; no job: none
     std::unique_ptr<sinks::RunSinks> sinks;  ///< null until everything else is ready
 
+    /// Of the folder of the export and of that of the checkpoints; null for ranks that write neither.
+    [[nodiscard]] FolderFence* output_fence() { return fences.empty() ? nullptr : &fences.front(); }
+    [[nodiscard]] FolderFence* checkpoint_fence() { return fences.empty() ? nullptr : &fences.back(); }
     /// Another rank reports, evaluates, and writes checkpoints and the model.
     [[nodiscard]] bool follows() const { return ranks != nullptr && ranks->rank() > 0; }
     /// This rank loads the teachers that its host's ranks share.

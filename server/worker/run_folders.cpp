@@ -1,10 +1,12 @@
 #include "server/worker/run_folders.hpp"
 
+#include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "base/files/files.hpp"
@@ -32,34 +34,44 @@ Result<void> require_writable(const std::filesystem::path& folder) {
     return probe ? Result<void>() : Result<void>(probe.error());
 }
 
-/// Also waits while the disk is full. A file system that is read-only when the run begins means a wrong folder; one
-/// that becomes read-only later is a fault that is waited out.
-asio::awaitable<Result<void>> make_writable(std::filesystem::path folder, GraphExecutors executors, RunControl& control,
-                                            EmitEvent emit) {
+/// Makes the folder ours; nullopt: another run has it. Also waits while the disk is full. A file system that is
+/// read-only when the run begins means a wrong folder; one that becomes read-only later is a fault that is waited out.
+asio::awaitable<Result<std::optional<FolderFence>>> try_take(std::filesystem::path folder, JobAttempt attempt,
+                                                             EarlierAttempt earlier, GraphExecutors executors,
+                                                             RunControl& control, EmitEvent emit) {
     SpaceWait space(executors.io, std::move(emit));
     const GivesUp gives_up(control, space);
-    std::function<Result<std::string>()> attempt = [folder]() -> Result<std::string> {
-        const Result<void> writable = require_writable(folder);
-        if (!writable && is_read_only(folder)) {
-            return io_error(writable.error().message);
+    std::optional<FolderFence> taken;
+    std::function<Result<std::string>()> take = [&folder, &attempt, &earlier, &taken]() -> Result<std::string> {
+        Result<void> done = require_writable(folder);
+        if (done) {
+            Result<std::optional<FolderFence>> fence = FolderFence::try_take(folder, attempt, earlier);
+            done = fence ? Result<void>() : fence.error();
+            taken = fence ? std::move(*fence) : std::nullopt;
         }
-        return writable ? Result<std::string>(folder.string()) : Result<std::string>(writable.error());
+        if (!done && is_read_only(folder)) {
+            return io_error(done.error().message);
+        }
+        return done ? Result<std::string>(folder.string()) : done.error();
     };
-    const Result<std::string> made = co_await space.perform(executors.disk, std::move(attempt));
+    const Result<std::string> made = co_await space.perform(executors.disk, std::move(take));
     if (!made) {
         co_return control.cancelled() ? stopped_on_request() : made.error();
     }
-    co_return Result<void>();
+    co_return std::move(taken);
 }
 
 /// Two runs must not write checkpoints into one folder. Waits for a run that is just ending (its service was killed,
-/// and it saves its last step).
-asio::awaitable<Result<FolderLock>> lock(std::filesystem::path folder, asio::any_io_executor io, RunControl& control,
-                                         EmitEvent emit) {
+/// and it saves its last step). An earlier attempt of the job that does not end in time is replaced.
+asio::awaitable<Result<FolderFence>> take(std::filesystem::path folder, JobAttempt attempt, GraphExecutors executors,
+                                          RunControl& control, EmitEvent emit) {
     const auto deadline = std::chrono::steady_clock::now() + kLockTimeout;
-    asio::steady_timer pause(io);
+    asio::steady_timer pause(executors.io);
     for (bool told = false;; told = true) {
-        Result<std::optional<FolderLock>> taken = FolderLock::try_lock(folder);
+        const bool is_late = std::chrono::steady_clock::now() >= deadline;
+        const EarlierAttempt earlier = is_late ? EarlierAttempt::replaced : EarlierAttempt::replaced_if_it_stands;
+        Result<std::optional<FolderFence>> taken =
+            co_await try_take(folder, attempt, earlier, executors, control, emit);
         if (!taken) {
             co_return taken.error();
         }
@@ -69,7 +81,7 @@ asio::awaitable<Result<FolderLock>> lock(std::filesystem::path folder, asio::any
         if (control.cancelled()) {
             co_return stopped_on_request();
         }
-        if (std::chrono::steady_clock::now() >= deadline) {
+        if (is_late) {
             co_return invalid_input("/output: another run uses " + folder.string());
         }
         if (!told) {
@@ -80,13 +92,10 @@ asio::awaitable<Result<FolderLock>> lock(std::filesystem::path folder, asio::any
     }
 }
 
-bool known(const std::vector<std::filesystem::path>& taken, const std::filesystem::path& folder) {
-    for (const std::filesystem::path& one : taken) {
-        if (std::filesystem::equivalent(one, folder)) {
-            return true;
-        }
-    }
-    return false;
+bool known(const std::vector<FolderFence>& taken, const std::filesystem::path& folder) {
+    std::error_code missing;
+    return std::ranges::any_of(
+        taken, [&](const FolderFence& one) { return std::filesystem::equivalent(one.folder(), folder, missing); });
 }
 
 }  // namespace
@@ -95,29 +104,29 @@ Error stopped_on_request() {
     return Error{ErrorKind::cancelled, "stopped on request"};
 }
 
-asio::awaitable<Result<std::vector<FolderLock>>> take_folders(std::vector<std::filesystem::path> folders,
-                                                              GraphExecutors executors, RunControl& control,
-                                                              EmitEvent emit) {
-    std::vector<FolderLock> locks;
-    std::vector<std::filesystem::path> taken;
+asio::awaitable<Result<std::vector<FolderFence>>> take_folders(std::vector<std::filesystem::path> folders,
+                                                               JobAttempt attempt, GraphExecutors executors,
+                                                               RunControl& control, EmitEvent emit) {
+    std::vector<FolderFence> fences;
     if (control.cancelled()) {
         co_return stopped_on_request();
     }
     for (const std::filesystem::path& folder : folders) {
-        if (Result<void> writable = co_await make_writable(folder, executors, control, emit); !writable) {
-            co_return writable.error();
-        }
-        if (known(taken, folder)) {
+        if (known(fences, folder)) {
             continue;
         }
-        Result<FolderLock> locked = co_await lock(folder, executors.io, control, emit);
-        if (!locked) {
-            co_return locked.error();
+        Result<FolderFence> taken = co_await take(folder, attempt, executors, control, emit);
+        if (!taken) {
+            co_return taken.error();
         }
-        locks.push_back(std::move(*locked));
-        taken.push_back(folder);
+        if (taken->has_replaced()) {
+            emit(LogEvent{"warn",
+                          "an earlier attempt of this job still runs or stands still; it can no longer write to " +
+                              folder.string()});
+        }
+        fences.push_back(std::move(*taken));
     }
-    co_return locks;
+    co_return fences;
 }
 
 }  // namespace distilld

@@ -46,11 +46,11 @@ Result<void> may_go_on(const models::CheckpointEntry& entry, JobSpec& spec, cons
 
 }  // namespace
 
-models::CheckpointStore checkpoint_store(const JobSpec& spec) {
+models::CheckpointStore checkpoint_store(const JobSpec& spec, FolderFence* fence) {
     const std::filesystem::path folder = spec.checkpoint.dir.empty()
                                              ? std::filesystem::path(spec.output) / "checkpoints"
                                              : std::filesystem::path(spec.checkpoint.dir);
-    return {folder, spec.checkpoint.keep};
+    return {folder, spec.checkpoint.keep, fence};
 }
 
 Result<void> check_checkpoints(const models::CheckpointStore& store, const JobSpec& spec) {

@@ -28,8 +28,8 @@ struct StartingPoint {
 Result<StartingPoint> find_starting_point(const models::CheckpointStore& store, JobSpec& spec,
                                           const std::string& dataset_hash, bool ordered);
 
-/// Where checkpoints are stored: checkpoint.dir, or a folder in the output.
-[[nodiscard]] models::CheckpointStore checkpoint_store(const JobSpec& spec);
+/// Where checkpoints are stored: checkpoint.dir, or a folder in the output. `fence`: see CheckpointStore.
+[[nodiscard]] models::CheckpointStore checkpoint_store(const JobSpec& spec, FolderFence* fence = nullptr);
 
 /// Checks early, without the dataset and without hashing files, whether the run in `spec` would resume from the newest
 /// checkpoint or may replace it. The error is that of find_starting_point().

@@ -132,7 +132,7 @@ class TrainWorker {
                 co_return failed(invalid_input(api::describe(spec.error())));
             }
             run_.spec = *spec;
-            run_.job_id = start->job_id;
+            run_.attempt = {start->job_id, start->attempt};
             TrainingSpec& training = run_.spec.training;
             if (start->rank) {
                 run_.spec.student.device = models::device_of_rank(run_.spec.student.device, start->rank->local_rank);
@@ -248,7 +248,7 @@ class TrainWorker {
             co_return CancelledEvent{run_.resumed.step, run_.resumed_from};
         }
         if (!prepared) {
-            co_return failed(prepared.error());
+            co_return failed_of_run(prepared.error());
         }
         if (const std::uint32_t replicas = run_.spec.training.replicas; replicas > 1) {
             threads_.start_replicas(replicas, compute_alone);
@@ -256,16 +256,22 @@ class TrainWorker {
         Result<WorkerEvent> last =
             co_await train_and_export(run_, threads_.executors(), control_, emit, start.trace_file);
         if (!last) {
-            co_return failed(last.error());
+            co_return failed_of_run(last.error());
         }
         co_return std::move(*last);
+    }
+
+    /// Whatever failed, the loss of a folder is the cause.
+    [[nodiscard]] WorkerEvent failed_of_run(const Error& error) const {
+        const bool replaced = std::ranges::any_of(run_.fences, &FolderFence::is_lost);
+        return replaced ? FailedEvent{kReplaced, error.message} : failed(error);
     }
 
     asio::awaitable<WorkerEvent> generate(std::string trace_file) {
         const EmitEvent emit = [this](const WorkerEvent& event) { send(event); };
         Result<WorkerEvent> last =
-            co_await generate_answers(run_.spec, models::local_models(run_.spec.student.device), threads_.executors(),
-                                      control_, emit, std::move(trace_file));
+            co_await generate_answers(run_.spec, run_.attempt, models::local_models(run_.spec.student.device),
+                                      threads_.executors(), control_, emit, std::move(trace_file));
         if (!last) {
             co_return failed(last.error());
         }

@@ -17,6 +17,7 @@ from support.rest import Rest, closed_port
 from support.small_disk import fill, small_disk_at
 
 STEPS = 12
+SMALL = 16 * 1024  # more than the fence of a folder takes, and less than a checkpoint
 PROBE = 2  # POSTs before the first micro-batch
 
 
@@ -27,7 +28,7 @@ def run_report(distilld, spec, folder, *flags, **options):
 
 
 def checkpoints(output):
-    return sorted(entry.name for entry in (pathlib.Path(output) / "checkpoints").glob("*"))
+    return sorted(entry.name for entry in (pathlib.Path(output) / "checkpoints").glob("[!.]*"))
 
 
 @pytest.fixture
@@ -208,13 +209,13 @@ def small_disk(tmp_path):
         yield folder
 
 
-@pytest.mark.parametrize("moment", ["checkpoint", "export"])
+@pytest.mark.parametrize("moment", ["start", "checkpoint", "export"])
 def test_a_full_disk_is_waited_out(distilld, spec, small_disk, tmp_path, moment):
     calm = run_report(distilld, spec, tmp_path)
     full, roomy = small_disk / "student", tmp_path / "roomy"
     spec["output"] = str(full if moment == "export" else roomy)
     spec["checkpoint"] = {"dir": str(roomy if moment == "export" else full), "every_steps": 2}
-    ballast = fill(small_disk)
+    ballast = fill(small_disk, 0 if moment == "start" else SMALL)
     rest = Rest(distilld.service(tmp_path / "service").url)
     job_id = rest.submit(json.dumps(spec).encode())
 
@@ -225,7 +226,10 @@ def test_a_full_disk_is_waited_out(distilld, spec, small_disk, tmp_path, moment)
 
     job = wait_until(waits, "a reason")
     assert job["state"] == "running" and job["status_reason"]["code"] == "disk_full"
-    assert re.search(r"student: no space on the disk: .* needs [\d.]+ [kM]B", job["status_reason"]["message"])
+    said = (
+        r"student/.*: No space left" if moment == "start" else r"student: no space on the disk: .* needs [\d.]+ [kM]B"
+    )
+    assert re.search(said, job["status_reason"]["message"])
     assert job["status_reason"]["since"]
     left = [entry.name for entry in full.rglob("*") if entry.is_file() and entry.name != ".lock"]
     assert [name for name in left if "tmp" in name] == []
@@ -237,7 +241,7 @@ def test_a_full_disk_is_waited_out(distilld, spec, small_disk, tmp_path, moment)
 
 def test_a_cancel_does_not_wait_for_space(distilld, spec, small_disk, tmp_path):
     spec["checkpoint"] = {"dir": str(small_disk / "checkpoints"), "every_steps": 2}
-    fill(small_disk)
+    fill(small_disk, SMALL)
     process = distilld.start("run", jobs.write_spec(tmp_path / "spec.json", spec))
     process.wait_for_line(r"warn: .*a checkpoint needs .* are free")
     process.wait_for_line(r"waiting: .*no space on the disk")

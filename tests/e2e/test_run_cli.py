@@ -147,7 +147,7 @@ def test_overrides_change_the_spec(distilld, teacher, spec, tmp_path):
 def test_a_checkpoint_folder_may_be_named_in_the_spec_and_resumed_from(distilld, spec, tmp_path):
     apart = jobs.changed(spec, {"/checkpoint": {"every_steps": 2, "dir": str(tmp_path / "apart")}})
     whole = run_report(distilld, apart, tmp_path)
-    assert sorted(entry.name for entry in (tmp_path / "apart").iterdir()) == ["step-00000002", "step-00000004"]
+    assert sorted(entry.name for entry in (tmp_path / "apart").glob("[!.]*")) == ["step-00000002", "step-00000004"]
     longer = run_report(distilld, apart, tmp_path, "--resume")
     assert longer["weights_sha256"] == whole["weights_sha256"]
 
@@ -191,7 +191,7 @@ def test_an_interrupt_leaves_a_checkpoint_and_resume_ends_with_the_same_bits(dis
             wait_until(lambda: (tmp_path / "student" / "checkpoints" / "step-00000004").is_dir(), "a checkpoint")
         process.send(signal.SIGINT)
         process.expect(130)
-        steps = sorted(entry.name for entry in (tmp_path / "student" / "checkpoints").iterdir())
+        steps = sorted(entry.name for entry in (tmp_path / "student" / "checkpoints").glob("[!.]*"))
         assert "step-00000004" in steps or where == "while it trains"
         assert steps[-1] < "step-00000012"
         assert not (tmp_path / "student" / "model.safetensors").exists()

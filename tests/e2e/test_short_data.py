@@ -77,7 +77,7 @@ def test_it_resumes_in_the_middle_of_an_epoch(distilld, text_data, tmp_path):
     _, whole = run(distilld, tmp_path, jobs.changed(spec, {"/output": str(tmp_path / "whole")}))
     spec = jobs.changed(spec, {"/checkpoint/every_steps": 1, "/checkpoint/keep": 10})
     run(distilld, tmp_path, spec)
-    checkpoints = sorted((tmp_path / "student" / "checkpoints").iterdir())
+    checkpoints = sorted((tmp_path / "student" / "checkpoints").glob("[!.]*"))
     state = json.loads((checkpoints[3] / "state.json").read_text())
     assert state["next_micro_batch"] == 11 + 4, "11 micro-batches of the first epoch, 4 of the second"
     for later in checkpoints[4:]:

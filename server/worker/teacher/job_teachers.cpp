@@ -52,6 +52,7 @@ asio::awaitable<Result<std::vector<ConnectedTeacher>>> connect_teachers(Teachers
     std::vector<ConnectedTeacher> teachers;
     for (const auto& [name, spec] : wish.specs) {
         TeacherWish one{spec, wish.batch_rows, wish.data, wish.local, std::move(wish.probed)};
+        one.guard = wish.guard;
         if (const auto found = wish.for_host.find(name); found != wish.for_host.end()) {
             one.local = found->second;
         }

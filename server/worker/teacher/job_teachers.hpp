@@ -31,6 +31,7 @@ struct TeachersWish {
     /// Instead of `local`, for models that this rank loads for others too; by the teacher's name.
     std::map<std::string, models::LocalModels> for_host{};
     std::map<std::string, std::string> bearers{};  ///< TeacherWish::bearer, by the teacher's name
+    StoreGuard guard{};                            ///< TeacherWish::guard
 };
 
 /// Connects the teachers (connect_teacher()) one after the other, in the order of their names, and checks that their

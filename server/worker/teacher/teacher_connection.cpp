@@ -317,7 +317,9 @@ class Connection {
         options.on_warning = warning();
         if (writes) {
             std::function<Result<std::shared_ptr<StoreWriter>>()> open = [this, &connected] {
-                return open_writer(wish_.spec, wish_.data, connected.info, false);
+                StoreWriterOptions alone;
+                alone.guard = wish_.guard;
+                return open_writer(wish_.spec, wish_.data, connected.info, std::move(alone));
             };
             Result<std::shared_ptr<StoreWriter>> opened = co_await run_on(executors_.disk, std::move(open));
             if (opened) {
@@ -357,10 +359,8 @@ Result<ConnectedTeacher> by_document(Result<ConnectedTeacher> connected, const S
 }  // namespace
 
 Result<std::shared_ptr<StoreWriter>> open_writer(const TeacherSpec& spec, const StoredData& data,
-                                                 const TeacherInfo& info, bool shared) {
-    StoreWriterOptions options;
+                                                 const TeacherInfo& info, StoreWriterOptions options) {
     options.same_teacher = same_teacher;
-    options.shared = shared;
     options.leases.expiry = lease_expiry(spec);
     Result<std::unique_ptr<StoreWriter>> opened =
         open_store_writer(spec.store, wanted_manifest(spec, data, info), std::move(options));

@@ -25,6 +25,7 @@ struct TeacherWish {
     models::LocalModels local;                ///< if the spec names a model
     std::unique_ptr<TeacherSource> probed{};  ///< of the same spec; null: make it
     std::string bearer{};                     ///< the key for the endpoints, instead of one that the spec names
+    StoreGuard guard{};                       ///< of the run, for a store that only it writes
 };
 
 /// A teacher that has passed its probe.
@@ -48,10 +49,10 @@ boost::asio::awaitable<Result<ConnectedTeacher>> connect_endpoints(TeacherWish w
 boost::asio::awaitable<Result<ConnectedTeacher>> connect_teacher(TeacherWish wish, GraphExecutors executors,
                                                                  RunControl& control, EmitEvent emit);
 
-/// Opens or makes the spec's store for writing, alone or with others (StoreWriterOptions::shared): files. Errors begin
-/// with /teacher/store.
+/// Opens or makes the spec's store for writing: files. Sets the options that follow from the spec. Errors begin with
+/// /teacher/store.
 [[nodiscard]] Result<std::shared_ptr<StoreWriter>> open_writer(const TeacherSpec& spec, const StoredData& data,
-                                                               const TeacherInfo& info, bool shared);
+                                                               const TeacherInfo& info, StoreWriterOptions options);
 
 /// The schedule of requests with this number of rows and columns, when `decode_threads` decode their answers.
 [[nodiscard]] TeacherStageOptions teacher_stage_options(const TeacherSpec& teacher, const TeacherSource& source,

@@ -59,7 +59,9 @@ class Process:
     """A program, its exit code, and what it wrote (to files: a full pipe would stop it). `limits` is called in the new
     process: what it sets there the program's children inherit."""
 
-    def __init__(self, command, log_stem, cwd=None, env=None, stdin=subprocess.DEVNULL, stdout=None, limits=None):
+    def __init__(
+        self, command, log_stem, cwd=None, env=None, stdin=subprocess.DEVNULL, stdout=None, limits=None, pass_fds=()
+    ):
         self.command = [str(part) for part in command]
         self.out_file = pathlib.Path(f"{log_stem}.out")
         self.err_file = pathlib.Path(f"{log_stem}.err")
@@ -73,6 +75,7 @@ class Process:
                 cwd=cwd,
                 env=environment,
                 start_new_session=True,
+                pass_fds=pass_fds,
                 preexec_fn=lambda: _begin(limits),
             )
         self.pid = self._popen.pid

@@ -1,6 +1,7 @@
 """A file system of its own that a test can fill up."""
 
 import contextlib
+import os
 import subprocess
 
 import pytest
@@ -24,10 +25,11 @@ def small_disk_at(folder, megabytes):
         subprocess.run(["umount", "-l", folder], check=True)
 
 
-def fill(folder):
-    """A file that leaves no space."""
+def fill(folder, left=0):
+    """A file that leaves no space, or so many bytes."""
     name = folder / "ballast"
     with open(name, "ab", buffering=0) as ballast, contextlib.suppress(OSError):
         while True:
             ballast.write(bytes(4096))
+    os.truncate(name, name.stat().st_size - left)
     return name

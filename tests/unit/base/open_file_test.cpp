@@ -215,7 +215,6 @@ TEST_F(OpenFileTest, F3NamesAreChangedInsideOnly) {
     refused([&] { return outcome_of(read_text_file(outside, 100)); });
     refused([&] { return outcome_of(MappedFile::open(outside)); });
     refused([&] { return outcome_of(sha256_file(outside)); });
-    refused([&] { return outcome_of(FolderLock::try_lock(at("root/out"))); });
     refused([&] { return outcome_of(FolderLock::try_lock_file(at("root/out"))); });
     refused([&] { return outcome_of(sync_folder(at("root/out"))); });
     EXPECT_EQ(test::read_bytes(at("outside/secret")), kSecret);

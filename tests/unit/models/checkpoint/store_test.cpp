@@ -8,7 +8,9 @@
 #include <cmath>
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -333,6 +335,90 @@ TEST_F(CheckpointStoreTest, AFileInTheWayOfTheFolderIsNamed) {
     ASSERT_FALSE(committed);
     EXPECT_THAT(committed.error().message, HasSubstr(folder_.string()));
     EXPECT_FALSE(store_.newest());
+}
+
+/// Two attempts of a job over one folder.
+class FencedStoreTest : public CheckpointStoreTest {
+  protected:
+    FolderFence take(std::uint64_t number) const {
+        return std::move(*FolderFence::try_take(folder_, {"job-a", number}).value());
+    }
+    std::vector<std::string> checkpoints() const {
+        auto found = names(folder_);
+        std::erase_if(found, [](const std::string& name) { return name.starts_with(".distilld-fence."); });
+        return found;
+    }
+    void SetUp() override { fs::create_directories(folder_); }
+};
+
+TEST_F(FencedStoreTest, AReplacedWriterChangesNothing) {
+    FolderFence first = take(1);
+    CheckpointStore late(folder_, 1, &first);
+    ASSERT_TRUE(late.commit(5, TextSnapshot("old")));
+    FolderFence second = take(2);
+    CheckpointStore current(folder_, 3, &second);
+    for (const std::uint64_t step : {6, 7}) {
+        ASSERT_TRUE(current.commit(step, TextSnapshot("new")));
+    }
+    const fs::path half = folder_ / (".tmp-step-00000008." + second.holder());
+    fs::create_directory(half);  // the current one is writing it
+
+    for (const std::uint64_t step : {6, 8}) {
+        const auto committed = late.commit(step, TextSnapshot("old"));
+        ASSERT_FALSE(committed);
+        EXPECT_THAT(committed.error().message, HasSubstr("attempt 1 of job-a was replaced by attempt 2"));
+    }
+    EXPECT_FALSE(late.clear());
+    EXPECT_FALSE(late.remove_leftovers());
+    EXPECT_FALSE(late.set_aside({folder_ / "step-00000007"}));
+    EXPECT_THAT(checkpoints(), ElementsAre(half.filename(), "step-00000005", "step-00000006", "step-00000007"));
+    EXPECT_EQ(read_bytes(folder_ / "step-00000006" / "data"), "new");
+    ASSERT_TRUE(current.commit(8, TextSnapshot("new")));
+    EXPECT_THAT(checkpoints(), ElementsAre("step-00000006", "step-00000007", "step-00000008"));
+}
+
+/// Lets another attempt take the folder and commit, after it has written everything.
+class OvertakenSnapshot final : public StudentSnapshot {
+  public:
+    explicit OvertakenSnapshot(std::function<void()> meanwhile, bool fails = false)
+        : meanwhile_(std::move(meanwhile)), text_("old", fails) {}
+
+    Result<void> write_checkpoint(const fs::path& folder) const override {
+        const Result<void> written = text_.write_checkpoint(folder);
+        meanwhile_();
+        return written;
+    }
+    Result<std::vector<fs::path>> write_model(const fs::path&) const override { return {}; }
+
+  private:
+    std::function<void()> meanwhile_;
+    TextSnapshot text_;
+};
+
+TEST_F(FencedStoreTest, AWriterThatIsReplacedWhileItWritesCommitsNothing) {
+    for (const bool fails : {false, true}) {
+        FolderFence first = take(fails ? 3 : 1);
+        std::optional<FolderFence> second;
+        const auto overtake = [&] {
+            second = take(fails ? 4 : 2);
+            ASSERT_TRUE(CheckpointStore(folder_, 2, &*second).commit(6, TextSnapshot("new")));
+        };
+        const auto late = CheckpointStore(folder_, 2, &first).commit(6, OvertakenSnapshot(overtake, fails));
+        ASSERT_FALSE(late);
+        EXPECT_THAT(late.error().message, HasSubstr("was replaced by attempt"));
+        EXPECT_THAT(checkpoints(), ElementsAre("step-00000006"));
+        EXPECT_EQ(read_bytes(folder_ / "step-00000006" / "data"), "new");
+        EXPECT_TRUE(CheckpointStore(folder_, 2, &first).newest().value().folder);
+    }
+}
+
+TEST_F(FencedStoreTest, LeftoversOfEarlierAttemptsGo) {
+    fs::create_directories(folder_ / ".tmp-step-00000006.0123456789abcdef");
+    fs::create_directories(folder_ / ".tmp-step-00000006.0123456789abcdeg");
+    FolderFence fence = take(1);
+    CheckpointStore store(folder_, 2, &fence);
+    ASSERT_TRUE(store.commit(6, TextSnapshot("x")));
+    EXPECT_THAT(checkpoints(), ElementsAre(".tmp-step-00000006.0123456789abcdeg", "step-00000006"));
 }
 
 }  // namespace

@@ -31,8 +31,9 @@ constexpr std::chrono::seconds kExpiry{100};
 /// Several writers of one folder, each with a clock of its own.
 class SharedStore : public testing::Test {
   protected:
-    Result<std::unique_ptr<StoreWriter>> try_join() {
+    Result<std::unique_ptr<StoreWriter>> try_join(JobAttempt attempt = {}) {
         StoreWriterOptions options;
+        options.leases.attempt = std::move(attempt);
         options.shared = true;
         options.leases.expiry = kExpiry;
         options.leases.now = [this] { return now_; };
@@ -260,6 +261,55 @@ TEST_F(SharedStore, TheOneWhoFindsAllRowsOfADeadOneSealsThem) {
     write(*writer, {3, 4, 5});
     write(*writer, claim(*writer));
     expect_whole();
+}
+
+TEST_F(SharedStore, ALaterAttemptTakesTheShardsOfTheEarlierOneAtOnce) {
+    const auto first = try_join({"job-a", 1}).value();
+    const auto other = try_join({"job-b", 1}).value();
+    EXPECT_THAT(claim(*first), ElementsAre(0, 1, 2));
+    write(*first, {0, 1});
+    EXPECT_THAT(claim(*other), ElementsAre(3, 4, 5));
+    const auto second = try_join({"job-a", 2}).value();
+    EXPECT_THAT(claim(*second), ElementsAre(2)) << "with the rows that are there";
+    const Result<void> late = StoreData::write(*first, {2}, 2);
+    ASSERT_FALSE(late);
+    EXPECT_EQ(late.error().message,
+              folder_.path().string() + ": attempt 1 of job-a was replaced by attempt 2; nothing was changed");
+    EXPECT_TRUE(first->is_replaced());
+    EXPECT_FALSE(first->claim(true));
+    EXPECT_FALSE(fs::exists(folder_ / "shards.jsonl"));
+    write(*second, {2});
+    write(*other, {3, 4, 5});
+    write(*second, claim(*second));
+    EXPECT_FALSE(second->is_replaced());
+    EXPECT_FALSE(other->is_replaced());
+    expect_whole();
+}
+
+TEST_F(SharedStore, AnEarlierAttemptStaysOutAfterTheEndOfTheLaterOne) {
+    ASSERT_TRUE(try_join({"job-a", 2}));
+    EXPECT_THAT(try_join({"job-a", 1}).error().message, HasSubstr("replaced by attempt 2"));
+    EXPECT_TRUE(try_join({"job-a", 2}));
+    EXPECT_TRUE(try_join({"job-a", 3}));
+    EXPECT_TRUE(try_join());
+}
+
+TEST_F(SharedStore, AWriterAloneSealsWhatItsGuardLets) {
+    StoreWriterOptions options;
+    int asked = 0;
+    bool lets = false;
+    options.guard = [&](const std::function<Result<void>()>& change) {
+        ++asked;
+        return lets ? change() : Result<void>(io_error("replaced"));
+    };
+    const auto writer = open_store_writer(folder_.path(), StoreData::manifest(StoreFormat::packed), options).value();
+    EXPECT_EQ(StoreData::write(*writer, {0, 1, 2}, 2).error().message, "replaced");
+    EXPECT_EQ(writer->progress().sealed_rows, 0U);
+    EXPECT_FALSE(fs::exists(folder_ / "shards.jsonl"));
+    lets = true;
+    ASSERT_TRUE(writer->sync());
+    EXPECT_EQ(writer->progress().sealed_rows, 3U);
+    EXPECT_EQ(asked, 2);
 }
 
 }  // namespace
