@@ -278,6 +278,9 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
         add_command(app, "tokenize", "Tokenize standard input: a line of text in, an array of ids out");
     tokenizing->add_option("FOLDER", tokenize.folder, "folder with a tokenizer.json")->type_name("DIR")->required();
     tokenizing->add_flag("--decode", tokenize.decode, "read arrays of ids and write their text");
+    NodesCommand nodes;
+    add_nodes_options(*add_command(app, "nodes", "List the machines that run jobs of a service"), nodes.connection,
+                      nodes.json);
     CLI::App* checking = add_command(app, "healthcheck", "Ask a running service whether it is ready; exit code 0 or 1");
     add_connection_options(*checking, healthcheck.connection);
     Shell shell = Shell::bash;
@@ -314,6 +317,11 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
         {"store", [&] { line.command = store; }},
         {"spec", [&] { line.command = spec; }},
         {"tokenize", [&] { line.command = tokenize; }},
+        {"nodes",
+         [&] {
+             take_environment(nodes.connection);
+             line.command = nodes;
+         }},
         {"healthcheck",
          [&] {
              take_environment(healthcheck.connection);

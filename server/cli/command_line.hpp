@@ -27,6 +27,11 @@ struct HealthcheckCommand {
     ConnectionOptions connection;
 };
 
+struct NodesCommand {
+    ConnectionOptions connection;
+    bool json = false;
+};
+
 /// Turns each line of text into a JSON array of ids.
 struct TokenizeCommand {
     std::filesystem::path folder;
@@ -34,7 +39,7 @@ struct TokenizeCommand {
 };
 
 using Command = std::variant<ServeCommand, RunCommand, TeacherCommand, JobsCommand, KeysCommand, StoreCommand,
-                             SpecCommand, TokenizeCommand, HealthcheckCommand>;
+                             SpecCommand, TokenizeCommand, NodesCommand, HealthcheckCommand>;
 
 /// A command, or what to print instead.
 struct ParsedLine {

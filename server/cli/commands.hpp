@@ -17,6 +17,7 @@ int execute(const KeysCommand& command);
 int execute(const StoreCommand& command);
 int execute(const SpecCommand& command);
 int execute(const TokenizeCommand& command);
+int execute(const NodesCommand& command);
 int execute(const HealthcheckCommand& command);
 
 /// The service starts itself with this for an estimate (server/jobs/checks/estimate_process.hpp). Not for people.

@@ -40,6 +40,7 @@ const std::vector<CommandExamples>& command_examples() {
         {{"spec", "check"}, {"distilld spec check job.json --set training.epochs=2"}},
         {{"spec", "explain"}, {"distilld spec explain training.beta"}},
         {{"tokenize"}, {"echo 'a line of text' | distilld tokenize models/student"}},
+        {{"nodes"}, {"distilld nodes -o json"}},
         {{"healthcheck"}, {"distilld healthcheck --server http://127.0.0.1:8500"}},
         {{"completion"}, {"distilld completion bash > ~/.local/share/bash-completion/completions/distilld"}},
         {{"man"}, {"distilld man | man -l -"}},
@@ -51,7 +52,7 @@ ManualSections manual_sections() {
     ManualSections sections;
     sections.see_also = "distilld-worker(1), and the documents in share/doc/distilld";
     sections.environment = {
-        {"DISTILLD_SERVER", "URL of the service for jobs and healthcheck, if there is no --server"},
+        {"DISTILLD_SERVER", "URL of the service for jobs, nodes and healthcheck, if there is no --server"},
         {"DISTILLD_API_KEY", "key for the service, if there is no --api-key-file"},
         {"DISTILLD_API_KEY_FILE", "file with that key, as --api-key-file; it takes precedence over DISTILLD_API_KEY"},
         {"DISTILLD_CA", "PEM file with authorities to trust in addition to the system's, as --ca"},

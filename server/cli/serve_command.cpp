@@ -1,4 +1,5 @@
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "base/files/folder_lock.hpp"
+#include "base/this_machine.hpp"
 #include "distilld_version.hpp"
 #include "pipeline/async/tuple.hpp"
 #include "pipeline/core/teacher_key_root.hpp"
@@ -36,6 +38,7 @@
 #include "server/openai/file_store.hpp"
 #include "server/openai/openai_routes.hpp"
 #include "server/security/key_file.hpp"
+#include "server/supervisor/launcher.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
 #include "server/support/log.hpp"
@@ -96,6 +99,19 @@ Result<std::vector<Slot>> planned_slots(const JobsSettings& settings) {
         count = settings.slots;
     }
     return plan_slots(settings.slots_by, count, this_machine());
+}
+
+/// What workers of this machine share.
+Node this_node() {
+    const SlotMachine machine = this_machine();
+    Node node;
+    node.name = host_name();
+    node.cores = static_cast<std::uint32_t>(machine.cores.size());
+    node.gpus = static_cast<std::uint32_t>(machine.devices.size());
+    const auto bytes = static_cast<std::uint64_t>(std::max(0L, ::sysconf(_SC_PHYS_PAGES))) *
+                       static_cast<std::uint64_t>(std::max(0L, ::sysconf(_SC_PAGESIZE)));
+    node.memory_mb = bytes >> 20;
+    return node;
 }
 
 JobManagerOptions manager_options(const ServiceSettings& settings, std::vector<Slot> slots) {
@@ -240,8 +256,9 @@ int execute(const ServeCommand& command) {
     options.start_policy = security->start_policy;
     options.files = security->files;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
-    auto workers = make_logged_workers(job_worker_options(settings.jobs), logs);
-    const auto manager = std::make_unique<JobManager>(options, std::move(*store), std::move(workers), metrics);
+    auto launcher =
+        make_local_launcher(this_node(), options.slots, make_logged_workers(job_worker_options(settings.jobs), logs));
+    const auto manager = std::make_unique<JobManager>(options, std::move(*store), std::move(launcher), metrics);
 
     auto files = openai::FileStore::open(store_file, data_dir / kFilesFolder, settings.server.upload_space);
     if (!files) {

@@ -16,6 +16,7 @@
 #include "server/jobs/metrics/metric_series.hpp"
 #include "server/jobs/store/job_store.hpp"
 #include "server/jobs/table/live_jobs.hpp"
+#include "server/supervisor/launcher.hpp"
 
 namespace distilld {
 
@@ -28,7 +29,7 @@ namespace distilld {
 /// their jobs go on at the next start.
 class JobManager {
   public:
-    JobManager(JobManagerOptions options, std::unique_ptr<JobStore> store, WorkerFactory make_worker,
+    JobManager(JobManagerOptions options, std::unique_ptr<JobStore> store, std::unique_ptr<Launcher> launcher,
                std::shared_ptr<JobMetrics> metrics);
     ~JobManager();
     JobManager(const JobManager&) = delete;
@@ -48,6 +49,9 @@ class JobManager {
     /// True from the end of start() to the begin of stop(). Tries a write, as submit() does: afterwards store_trouble()
     /// says whether submit() would fail.
     boost::asio::awaitable<bool> ready();
+
+    /// The machines that run workers, and which jobs.
+    boost::asio::awaitable<Result<std::vector<Node>>> nodes();
 
     /// Why and since when (`since`) jobs cannot be stored; nullopt: they can be. Meanwhile events of existing jobs wait
     /// in memory, and submit() fails. Does not wait for the disk.

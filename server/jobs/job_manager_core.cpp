@@ -53,9 +53,9 @@ RestoredJob restored_job(const StoredJob& stored) {
 
 }  // namespace
 
-JobManager::JobManager(JobManagerOptions options, std::unique_ptr<JobStore> store, WorkerFactory make_worker,
+JobManager::JobManager(JobManagerOptions options, std::unique_ptr<JobStore> store, std::unique_ptr<Launcher> launcher,
                        std::shared_ptr<JobMetrics> metrics)
-    : core_(std::make_unique<Core>(std::move(options), std::move(store), std::move(make_worker), std::move(metrics))) {}
+    : core_(std::make_unique<Core>(std::move(options), std::move(store), std::move(launcher), std::move(metrics))) {}
 
 JobManager::~JobManager() = default;
 
@@ -75,13 +75,18 @@ asio::awaitable<bool> JobManager::ready() {
     return core_->on_thread([core = core_.get()] { return core->is_ready(); });
 }
 
+asio::awaitable<Result<std::vector<Node>>> JobManager::nodes() {
+    co_return co_await asio::co_spawn(core_->io, core_->nodes(), asio::use_awaitable);
+}
+
 std::optional<api::StatusReason> JobManager::store_trouble() const {
     return core_->journal.live_jobs().trouble();
 }
 
-JobManager::Core::Core(JobManagerOptions options_in, std::unique_ptr<JobStore> store, WorkerFactory make_worker,
-                       std::shared_ptr<JobMetrics> metrics_in)
+JobManager::Core::Core(JobManagerOptions options_in, std::unique_ptr<JobStore> store,
+                       std::unique_ptr<Launcher> launcher_in, std::shared_ptr<JobMetrics> metrics_in)
     : options(std::move(options_in)),
+      launcher(std::move(launcher_in)),
       journal(std::move(store), options.metrics_kept, [this](const std::string& id) { waiters.wake(id); }),
       metrics(std::move(metrics_in)),
       reader(journal.open_reader()),
@@ -89,7 +94,7 @@ JobManager::Core::Core(JobManagerOptions options_in, std::unique_ptr<JobStore> s
       table({options.slots, options.cancel_grace, options.restarts, options.stop_limit, options.max_queued}),
       work(asio::make_work_guard(io)),
       waiters(io.get_executor()),
-      running(io.get_executor(), disk.get_executor(), std::move(make_worker), options, journal, *metrics,
+      running(io.get_executor(), disk.get_executor(), *launcher, options, journal, *metrics,
               {[this](const WorkerEvent& event) {
                    if (std::holds_alternative<WaitingEvent>(event) || std::holds_alternative<StartedEvent>(event)) {
                        show_counts();

@@ -32,7 +32,7 @@ struct PreparedSpec {
 /// The parts of a JobManager, and its work on its own thread: it carries out what the JobTable decides. Only the
 /// manager's three files use it. All members but the constants and the readers belong to the manager's thread.
 struct JobManager::Core {
-    Core(JobManagerOptions options_in, std::unique_ptr<JobStore> store, WorkerFactory make_worker,
+    Core(JobManagerOptions options_in, std::unique_ptr<JobStore> store, std::unique_ptr<Launcher> launcher_in,
          std::shared_ptr<JobMetrics> metrics_in);
     ~Core();
     Core(const Core&) = delete;
@@ -48,6 +48,7 @@ struct JobManager::Core {
     void start();
     boost::asio::awaitable<void> stop();
     bool is_ready();
+    boost::asio::awaitable<Result<std::vector<Node>>> nodes() { return launcher->nodes(running.ids()); }
     /// Carries out all that is due, and schedules itself for later work.
     void pump();
 
@@ -92,6 +93,7 @@ struct JobManager::Core {
     EventBatch batch_of(const std::string& id, EventPage page);
 
     const JobManagerOptions options;
+    const std::unique_ptr<Launcher> launcher;
     JobJournal journal;
     std::shared_ptr<JobMetrics> metrics;
     std::unique_ptr<JobReader> reader;          ///< reading_thread's

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <boost/asio/any_io_executor.hpp>
 #include <chrono>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,10 +10,9 @@
 #include "api/job_spec.hpp"
 #include "api/job_spec_json.hpp"
 #include "base/files/file_rule.hpp"
-#include "server/jobs/table/slot_table.hpp"
 #include "server/settings/service_settings.hpp"
 #include "server/supervisor/restart_policy.hpp"
-#include "server/supervisor/worker_process.hpp"
+#include "server/supervisor/slot.hpp"
 
 namespace distilld {
 
@@ -40,8 +37,5 @@ struct JobManagerOptions : JobsSettings {
     /// Which files may be opened for an admitted spec; none: any.
     std::function<std::optional<FileRule>(const JobSpec&)> files{};
 };
-
-/// Makes a worker process on the given executor (the manager's), for the slot of the job.
-using WorkerFactory = std::function<std::unique_ptr<WorkerProcess>(boost::asio::any_io_executor, const Slot&)>;
 
 }  // namespace distilld

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "server/jobs/job_manager_options.hpp"
 #include "server/jobs/store/job_logs.hpp"
+#include "server/supervisor/launcher.hpp"
 #include "server/supervisor/worker_process.hpp"
 
 namespace distilld {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <ranges>
 #include <utility>
 
 #include "api/job_spec_json.hpp"
@@ -28,12 +29,12 @@ void log_failure(const std::exception_ptr& failure) {
 
 }  // namespace
 
-RunningJobs::RunningJobs(asio::any_io_executor executor, asio::any_io_executor disk, WorkerFactory make_worker,
+RunningJobs::RunningJobs(asio::any_io_executor executor, asio::any_io_executor disk, Launcher& launcher,
                          const JobManagerOptions& options, JobJournal& journal, JobMetrics& metrics,
                          Callbacks callbacks)
     : executor_(std::move(executor)),
       disk_(std::move(disk)),
-      make_worker_(std::move(make_worker)),
+      launcher_(launcher),
       options_(options),
       journal_(journal),
       metrics_(metrics),
@@ -67,7 +68,7 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
         return not_started(kWorkerNotStarted, "no slot is free");
     }
     try {
-        worker = make_worker_(executor_, *slot);
+        worker = launcher_.make(executor_, {id, *slot});
     } catch (const std::exception& error) {
         slots_.release(id);
         return not_started(kWorkerNotStarted, std::string("no worker can be made: ") + error.what());
@@ -107,6 +108,11 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
     auto running = run_job(id, active, std::move(start));
     static_cast<void>(runs_.spawn(std::move(running)));  // closed only when none is started
     return std::nullopt;
+}
+
+std::vector<std::string> RunningJobs::ids() const {
+    const auto ids = std::views::keys(active_);
+    return {ids.begin(), ids.end()};
 }
 
 void RunningJobs::tell(const std::string& id, const WorkerCommand& order) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "pipeline/async/task_group.hpp"
 #include "server/jobs/job_manager_options.hpp"
@@ -17,6 +18,7 @@
 #include "server/jobs/store/job_journal.hpp"
 #include "server/jobs/table/job_table.hpp"
 #include "server/jobs/table/slot_table.hpp"
+#include "server/supervisor/launcher.hpp"
 
 namespace distilld {
 
@@ -29,10 +31,10 @@ class RunningJobs {
         std::function<void(const std::string& id, const WorkerOutcome& outcome)> on_ended;
     };
 
-    /// Uses the slots, the metrics' interval and the policies of the options, which must outlive it. It judges a spec
-    /// again when its worker is started, because a link may lead elsewhere than at submission. That runs on `disk`,
-    /// because it reads the disk.
-    RunningJobs(boost::asio::any_io_executor executor, boost::asio::any_io_executor disk, WorkerFactory make_worker,
+    /// Uses the slots, the metrics' interval and the policies of the options, which must outlive it as the launcher. It
+    /// judges a spec again when its worker is started, because a link may lead elsewhere than at submission. That runs
+    /// on `disk`, because it reads the disk.
+    RunningJobs(boost::asio::any_io_executor executor, boost::asio::any_io_executor disk, Launcher& launcher,
                 const JobManagerOptions& options, JobJournal& journal, JobMetrics& metrics, Callbacks callbacks);
 
     /// Starts a worker for a queued job, which is running from here on; on_ended() follows. If the worker cannot be
@@ -40,6 +42,9 @@ class RunningJobs {
     /// step into micro-batches; the spec is changed accordingly.
     [[nodiscard]] std::optional<WorkerOutcome> start(const std::string& id, bool resume,
                                                      const std::optional<MicroBatches>& split = {});
+
+    /// Of the jobs with a worker.
+    [[nodiscard]] std::vector<std::string> ids() const;
 
     // Does nothing for a job without a worker.
     void tell(const std::string& id, const WorkerCommand& order);
@@ -64,7 +69,7 @@ class RunningJobs {
 
     boost::asio::any_io_executor executor_;
     boost::asio::any_io_executor disk_;
-    WorkerFactory make_worker_;
+    Launcher& launcher_;
     const JobManagerOptions& options_;
     JobJournal& journal_;
     JobMetrics& metrics_;

@@ -125,3 +125,18 @@ def test_models_are_not_served_here(module_service):
             assert answer.status == 404
             assert "trains models and does not serve them" in answer.text
             assert "docs/use-the-student.md" in answer.text
+
+
+def test_nodes_are_listed_with_their_jobs(distilld, module_service, text_data, tmp_path):
+    environment = {"DISTILLD_SERVER": module_service.url}
+    running = module_service.rest.submit(jobs.base_spec(text_data, tmp_path / "long", steps=10**9))
+    module_service.rest.wait_job(running, ["running"])
+    (node,) = json.loads(distilld.run("nodes", "-o", "json", env=environment).out)["data"]
+    assert node["name"] == socket.gethostname()
+    assert node["jobs"] == [running] and node["state"] in ("mixed", "allocated")
+    assert node["cores"] >= 1 and node["memory_mb"] > 100
+    head, line = distilld.run("nodes", env=environment).out.splitlines()
+    assert head.split()[0] == "NODE" and line.split()[0] == node["name"] and line.split()[-1] == running
+    distilld.run("jobs", "cancel", running, env=environment)
+    refused = distilld.run("nodes", "--server", "http://127.0.0.1:1", code=1).err
+    assert refused.startswith("distilld nodes: ")

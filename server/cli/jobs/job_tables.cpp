@@ -284,6 +284,32 @@ Result<std::string> metrics_table(const json::value& answer) {
     return text;
 }
 
+Result<std::string> nodes_table(const json::value& answer) {
+    const auto* data = data_of(answer);
+    if (data == nullptr) {
+        return io_error("the service's answer is not a list of nodes");
+    }
+    std::string text = padded("NODE", 24) + padded("STATE", 10) + padded("CORES", 5) + padded("MEMORY MB", 9) +
+                       padded("GPUS", 4) + "JOBS\n";
+    for (const auto& element : *data) {
+        if (!element.is_object()) {
+            return io_error("the service's answer is not a list of nodes");
+        }
+        const json::object& node = element.get_object();
+        const auto number = [&node](const char* name) {
+            const auto* value = node.if_contains(name);
+            return value != nullptr && value->is_number() ? whole_text(*value) : std::string("-");
+        };
+        std::string jobs;
+        for (const auto& job : array_of(node, "jobs")) {
+            jobs += (jobs.empty() ? "" : " ") + (job.is_string() ? std::string(job.get_string()) : "?");
+        }
+        text += padded(text_of(node, "name"), 24) + padded(text_of(node, "state"), 10) + padded(number("cores"), 5) +
+                padded(number("memory_mb"), 9) + padded(number("gpus"), 4) + (jobs.empty() ? "-" : jobs) + "\n";
+    }
+    return text;
+}
+
 Result<std::string> estimate_text(const json::value& answer) {
     const auto* object = answer.if_object();
     const auto* found = object == nullptr ? nullptr : object->if_contains("estimate");

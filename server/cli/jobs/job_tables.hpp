@@ -22,6 +22,8 @@ namespace distilld::cli {
 [[nodiscard]] Result<std::string> metrics_table(const boost::json::value& answer);
 /// The estimate of a dry run.
 [[nodiscard]] Result<std::string> estimate_text(const boost::json::value& answer);
+/// One machine per line.
+[[nodiscard]] Result<std::string> nodes_table(const boost::json::value& answer);
 /// What was deleted.
 [[nodiscard]] Result<std::string> deleted_text(const boost::json::value& answer);
 

@@ -110,19 +110,23 @@ int set(const JobsCommand& command, RestClient& client, const std::string& targe
     return print_job(command, client.request("PATCH", target, patch_text(command)), false);
 }
 
-/// Prints a successful answer unchanged or through `text_of`, or the problem.
-int print_answer(const JobsCommand& command, const Result<RestResponse>& response,
-                 Result<std::string> (*text_of)(const json::value&)) {
+/// A successful answer unchanged or through `text_of`; otherwise the problem.
+Result<std::string> text_of_answer(bool as_json, const Result<RestResponse>& response,
+                                   Result<std::string> (*text_of)(const json::value&)) {
     if (!response || response->status != 200) {
-        print_error(response ? describe_problem(*response) : response.error().message);
-        return kFailed;
+        return response ? io_error(describe_problem(*response)) : response.error();
     }
-    if (command.json) {
-        show(response->body + "\n");
-        return kDone;
+    if (as_json) {
+        return response->body + "\n";
     }
     const auto value = parse_body(*response);
-    const auto text = value ? text_of(*value) : Result<std::string>(value.error());
+    return value ? text_of(*value) : Result<std::string>(value.error());
+}
+
+/// Prints such an answer.
+int print_answer(const JobsCommand& command, const Result<RestResponse>& response,
+                 Result<std::string> (*text_of)(const json::value&)) {
+    const auto text = text_of_answer(command.json, response, text_of);
     if (!text) {
         print_error(text.error().message);
         return kFailed;
@@ -292,6 +296,18 @@ int execute(const JobsCommand& given) {
             return print_answer(command, (*client)->request("GET", metrics_target(command, target)), metrics_table);
     }
     return kWrongUsage;
+}
+
+int execute(const NodesCommand& command) {
+    const auto client = make_client(command.connection);
+    const auto text = client ? text_of_answer(command.json, (*client)->request("GET", "/v1/nodes"), nodes_table)
+                             : Result<std::string>(client.error());
+    if (!text) {
+        std::fprintf(stderr, "distilld nodes: %s\n", to_shown_utf8(text.error().message).c_str());
+        return client ? kFailed : kWrongUsage;
+    }
+    show(*text);
+    return kDone;
 }
 
 int execute(const HealthcheckCommand& command) {

@@ -97,6 +97,15 @@ void add_connection_options(CLI::App& command, ConnectionOptions& options) {
         ->needs(certificate);
 }
 
+void add_nodes_options(CLI::App& nodes, ConnectionOptions& connection, bool& json) {
+    add_connection_options(nodes, connection);
+    nodes
+        .add_option_function<std::string>(
+            "-o,--output", [&json](const std::string& form) { json = form == "json"; }, "output format")
+        ->type_name("FORM")
+        ->check(CLI::IsMember({"table", "json"}));
+}
+
 void add_jobs_options(CLI::App& jobs, JobsCommand& command, std::span<const JobVerb> verbs) {
     jobs.require_subcommand(1);
     const auto add = [&](const char* name, const char* description, Action action) {

@@ -51,6 +51,9 @@ struct JobsCommand {
 /// The options of every command that connects to a service.
 void add_connection_options(CLI::App& command, ConnectionOptions& options);
 
+/// The options of `nodes`.
+void add_nodes_options(CLI::App& nodes, ConnectionOptions& connection, bool& json);
+
 /// The subcommands of `jobs`. The verbs, each of them a subcommand, must outlive the command.
 void add_jobs_options(CLI::App& jobs, JobsCommand& command, std::span<const JobVerb> verbs = job_verbs());
 

@@ -18,6 +18,7 @@
 #include "server/jobs/routes/job_verb_routes.hpp"
 #include "server/jobs/routes/log_routes.hpp"
 #include "server/jobs/routes/metrics_routes.hpp"
+#include "server/jobs/routes/node_routes.hpp"
 #include "server/jobs/routes/page_routes.hpp"
 #include "server/jobs/routes/query_reader.hpp"
 
@@ -223,6 +224,7 @@ std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<Jo
     add_routes(routes, make_history_routes(manager));
     add_routes(routes, make_artifact_routes(manager, std::move(policy)));
     add_routes(routes, make_log_routes(manager, std::move(logs)));
+    add_routes(routes, make_node_routes(manager));
     add_routes(routes, make_page_routes(api::built_in_page()));
     add_routes(routes, make_metrics_routes(std::move(metrics)));
     guard_jobs_of_others(routes, manager);

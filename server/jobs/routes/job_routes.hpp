@@ -11,9 +11,9 @@
 
 namespace distilld {
 
-/// The REST API: /v1/jobs and below, /healthz, /readyz, /version, /metrics, /openapi.yaml, and the page at /. The
-/// manager must outlive the server that serves the routes; `estimates` answers dry runs. `admit` judges accepted jobs,
-/// as in the manager: artifacts are read only from outputs that it allows at that time. Empty: from any.
+/// The REST API: /v1/jobs and below, /v1/nodes, /healthz, /readyz, /version, /metrics, /openapi.yaml, and the page at
+/// /. The manager must outlive the server that serves the routes; `estimates` answers dry runs. `admit` judges accepted
+/// jobs, as in the manager: artifacts are read only from outputs that it allows at that time. Empty: from any.
 std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<JobMetrics> metrics,
                                          std::shared_ptr<JobLogs> logs, Estimates estimates, SpecPolicy policy = {});
 

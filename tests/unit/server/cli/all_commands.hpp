@@ -40,6 +40,7 @@ inline const std::vector<std::vector<std::string>> kAllCommands{{},
                                                                 {"spec", "check"},
                                                                 {"spec", "explain"},
                                                                 {"tokenize"},
+                                                                {"nodes"},
                                                                 {"healthcheck"},
                                                                 {"completion"},
                                                                 {"man"}};

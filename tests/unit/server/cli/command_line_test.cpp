@@ -417,6 +417,9 @@ TEST(CommandLine, Jobs) {
     EXPECT_EQ(logs.action, JobsCommand::Action::logs);
     EXPECT_EQ(logs.tail, 5U);
     EXPECT_EQ(parsed<HealthcheckCommand>({"healthcheck", "--server", "http://h:1"}).connection.server, "http://h:1");
+    EXPECT_EQ(parsed<NodesCommand>({"nodes", "--server", "http://h:1"}).connection.server, "http://h:1");
+    EXPECT_FALSE(parsed<NodesCommand>({"nodes"}).json);
+    EXPECT_TRUE(parsed<NodesCommand>({"nodes", "-o", "json"}).json);
 }
 
 TEST(Files, ReadsSpecs) {

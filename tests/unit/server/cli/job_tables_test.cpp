@@ -86,6 +86,18 @@ TEST(JobTables, Metrics) {
               "eval_kl                   0         -             -             -             -\n");
 }
 
+TEST(JobTables, Nodes) {
+    const auto text = nodes_table(json::parse(
+        R"({"data":[{"name":"n1","state":"mixed","cores":8,"memory_mb":64000,"gpus":1,"jobs":["job-1","job-2"]},
+            {"name":"n2","state":"idle","cores":8,"memory_mb":64000,"jobs":[]}]})"));
+    ASSERT_TRUE(text);
+    EXPECT_EQ(*text,
+              "NODE                      STATE       CORES  MEMORY MB  GPUS  JOBS\n"
+              "n1                        mixed       8      64000      1     job-1 job-2\n"
+              "n2                        idle        8      64000      -     -\n");
+    EXPECT_FALSE(nodes_table(json::parse(R"({"data":[1]})")));
+}
+
 TEST(JobTables, RefuseWhatIsNone) {
     for (const char* answer : {"[]", "{}", R"({"data":7})", "null"}) {
         EXPECT_FALSE(jobs_table(json::parse(answer))) << answer;

@@ -221,7 +221,9 @@ class World {
     }
     void open() { open(open_store(), fleet.factory()); }
     void open(std::unique_ptr<JobStore> store, WorkerFactory factory) {
-        manager = std::make_unique<JobManager>(options_, std::move(store), std::move(factory), metrics);
+        const Node machine{.name = "here", .cores = 4, .memory_mb = 1024};
+        auto launcher = make_local_launcher(machine, options_.slots, std::move(factory));
+        manager = std::make_unique<JobManager>(options_, std::move(store), std::move(launcher), metrics);
         await(manager->start());
     }
     std::unique_ptr<JobStore> open_store() const {

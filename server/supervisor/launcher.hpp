@@ -1,0 +1,51 @@
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "server/supervisor/slot.hpp"
+#include "server/supervisor/worker_process.hpp"
+
+namespace distilld {
+
+/// A machine that runs workers.
+struct Node {
+    std::string name;
+    std::string state = "idle";  ///< idle, mixed (it has room), allocated (it is full), or another word of its engine
+    std::uint32_t cores = 0;
+    std::uint64_t memory_mb = 0;  ///< MiB, as Slurm counts
+    std::uint32_t gpus = 0;
+    std::vector<std::string> jobs{};  ///< ids of the service's jobs that run there
+};
+
+/// One run of a job's worker, from its start to its end.
+struct Attempt {
+    std::string job_id;
+    Slot slot;
+};
+
+/// Starts the workers of the service, wherever they run. One executor, the manager's.
+class Launcher {
+  public:
+    virtual ~Launcher() = default;
+
+    /// A worker that has not been started. Throws if it cannot be made.
+    virtual std::unique_ptr<WorkerProcess> make(boost::asio::any_io_executor executor, const Attempt& attempt) = 0;
+
+    /// The machines. `running`: ids of the jobs with a worker.
+    virtual boost::asio::awaitable<Result<std::vector<Node>>> nodes(std::vector<std::string> running) = 0;
+};
+
+/// Makes a worker process on the given executor, for the slot of the job.
+using WorkerFactory = std::function<std::unique_ptr<WorkerProcess>(boost::asio::any_io_executor, const Slot&)>;
+
+/// Workers are children of this process. `machine` is this machine, with room for `slots` jobs.
+std::unique_ptr<Launcher> make_local_launcher(Node machine, std::uint32_t slots, WorkerFactory make_worker);
+
+}  // namespace distilld
