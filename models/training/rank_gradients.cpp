@@ -15,13 +15,13 @@ namespace {
 
 using torch::Tensor;
 
-/// Small enough that the last ones of a step are soon there.
-std::int64_t bucket_elements(std::span<const BucketedMaster> masters) {
+/// Small enough that the last ones of a step are soon there, and that each rank has one.
+std::int64_t bucket_elements(std::span<const BucketedMaster> masters, std::uint32_t ranks) {
     std::int64_t all = 0;
     for (const BucketedMaster& master : masters) {
         all += master.size;
     }
-    return std::clamp<std::int64_t>(all / 16, 1 << 10, 1 << 20);
+    return std::clamp<std::int64_t>(all / std::max(16U, ranks), 1 << 10, 1 << 20);
 }
 
 /// The nodes of which a rank holds sums.
@@ -66,9 +66,13 @@ RankGradients::RankGradients(RankExchange& ranks, std::uint32_t groups, std::vec
     : ranks_(ranks),
       groups_(groups),
       masters_(std::move(masters)),
-      buckets_(make_buckets(backward, bucket_elements(backward))),
+      buckets_(make_buckets(backward, bucket_elements(backward, ranks.count()))),
       to_all_(to_all),
-      order_(std::move(order)) {}
+      order_(std::move(order)) {
+    for (std::size_t i = 0; to_all_ && i < buckets_.size(); ++i) {
+        buckets_[i].owner = static_cast<std::uint32_t>(i % ranks_.count());
+    }
+}
 
 RankGradients::Exchanged RankGradients::exchange(const Begun& mine) {
     Exchanged found;

@@ -34,7 +34,8 @@ class RankGradients {
     };
 
     /// `masters`: the trained ones, the same on every rank. `backward`: all of them, in the order in which their
-    /// gradients are completed. `to_all`: every rank gets the sums; otherwise, each owner gets its own.
+    /// gradients are completed. `to_all`: every rank gets the sums, and ranks own buckets in turn; otherwise, each
+    /// owner gets its own.
     RankGradients(RankExchange& ranks, std::uint32_t groups, std::vector<torch::Tensor> masters,
                   const std::vector<BucketedMaster>& backward, bool to_all, std::shared_ptr<GradientOrder> order);
 

@@ -99,7 +99,7 @@ RankGradients RankStep::make_gradients(std::uint32_t groups) const {
     std::vector<Tensor> tensors;
     std::vector<BucketedMaster> backward;
     for (const Master& master : masters_) {
-        backward.push_back({tensors.size(), master.tensor.numel(), owners_[master.group]});
+        backward.push_back({tensors.size(), master.tensor.numel(), sharded_ ? owners_[master.group] : 0});
         tensors.push_back(master.tensor);
     }
     // Backward begins with the head, and with it the table that it may share with the embedding; on a device, the

@@ -99,16 +99,21 @@ TEST(SumPlan, LeavesOutWhatHasNoAddend) {
 }
 
 TEST(SumPlan, SharesTheWork) {
-    std::map<std::uint32_t, int> additions;
-    for (std::uint32_t owner = 0; owner < 8; ++owner) {
-        const SumPlan plan = plan_sum(std::vector<bool>(8, true), 8, owner);
-        EXPECT_EQ(plan.rounds, 3U);
-        for (const SumStep& step : plan.steps) {
-            ++additions[step.to];
+    for (const auto& [ranks, rounds] : {std::pair(8U, 3U), {64U, 6U}, {512U, 9U}}) {
+        std::map<std::uint32_t, std::uint32_t> additions;
+        std::map<std::uint32_t, std::uint32_t> sends;
+        for (std::uint32_t owner = 0; owner < ranks; ++owner) {
+            const SumPlan plan = plan_sum(std::vector<bool>(ranks, true), ranks, owner);
+            EXPECT_EQ(plan.rounds, rounds);
+            for (const SumStep& step : plan.steps) {
+                ++additions[step.to];
+                ++sends[step.from];
+            }
         }
-    }
-    for (std::uint32_t rank = 0; rank < 8; ++rank) {
-        EXPECT_EQ(additions[rank], 7) << rank;
+        for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+            EXPECT_EQ(additions[rank], ranks - 1) << rank;
+            EXPECT_EQ(sends[rank], ranks - 1) << rank;
+        }
     }
 }
 
