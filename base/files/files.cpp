@@ -76,7 +76,7 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path, FileAcc
         if (file) {
             struct stat owner{};
             if (is_private && ::geteuid() == 0 && ::fstat(entry->folder.get(), &owner) == 0) {
-                static_cast<void>(::fchown(file.get(), owner.st_uid, owner.st_gid));
+                [[maybe_unused]] const int changed = ::fchown(file.get(), owner.st_uid, owner.st_gid);
             }
             return AtomicFile(path, std::move(*entry), std::move(temporary), std::move(file));
         }

@@ -232,7 +232,7 @@ class GlooGroup final : public RankGroup {
         WorkPtr work_;  // null: nothing to wait for
     };
 
-    std::unique_ptr<Transfer> begin(std::span<std::byte> bytes, std::uint32_t peer, Begin begin) {
+    std::unique_ptr<Transfer> begin(std::span<std::byte> bytes, std::uint32_t peer, Begin start) {
         WorkPtr work;
         if (!bytes.empty()) {
             std::vector<at::Tensor> tensors{
@@ -244,7 +244,7 @@ class GlooGroup final : public RankGroup {
                     throw RankLost(*lost_);
                 }
                 try {
-                    work = (group_.get()->*begin)(tensors, static_cast<int>(peer), 0);
+                    work = (group_.get()->*start)(tensors, static_cast<int>(peer), 0);
                     transfers_.insert(work);
                 } catch (const std::exception& error) {
                     why = "the connection to it has ended" + described_loss(error);

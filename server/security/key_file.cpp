@@ -113,7 +113,7 @@ std::string text_of(const std::vector<ApiKey>& keys) {
 void give_to_owner_of(const fs::path& folder, const fs::path& file) {
     struct stat owner{};
     if (::geteuid() == 0 && ::stat(folder.c_str(), &owner) == 0) {
-        static_cast<void>(::lchown(file.c_str(), owner.st_uid, owner.st_gid));
+        [[maybe_unused]] const int changed = ::lchown(file.c_str(), owner.st_uid, owner.st_gid);
     }
 }
 

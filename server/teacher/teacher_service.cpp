@@ -215,7 +215,11 @@ asio::awaitable<http::Response> TeacherService::infer(http::Request request) {
     if (!message) {
         co_return error_answer(message.error());
     }
-    co_return co_await (module_ != nullptr ? infer_samples(std::move(*message)) : infer_tokens(std::move(*message)));
+    // Not one conditional expression: GCC 13 would move the message for both.
+    if (module_ != nullptr) {
+        co_return co_await infer_samples(std::move(*message));
+    }
+    co_return co_await infer_tokens(std::move(*message));
 }
 
 asio::awaitable<http::Response> TeacherService::infer_tokens(kserve::InferRequest request) {
