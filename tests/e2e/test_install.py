@@ -101,6 +101,7 @@ def test_links_of_the_documents_hold(tree):
                 "store",
                 "spec",
                 "tokenize",
+                "nodes",
                 "healthcheck",
                 "completion",
                 "man",
