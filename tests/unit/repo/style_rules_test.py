@@ -141,9 +141,16 @@ def const_data_rule(files):
             yield f"{path}:{line_of(text, match.start())}: static_cast<const T*>(….const_data_ptr()) links everywhere"
 
 
+def conditional_await_rule(files):
+    """GCC 13 evaluates the arguments of both calls: what is moved for one is lost for the other."""
+    for path, text in cpp_files(files).items():
+        for match in re.finditer(r"co_await \([^;?]*\?[^;]*:", without_comments(text)):
+            yield f"{path}:{line_of(text, match.start())}: co_await awaits a conditional expression: use if"
+
+
 RULES = [
     *[pragma_rule, columns_rule, lines_rule, folders_rule, places_rule, json_text_rule, namespace_rule],
-    const_data_rule,
+    *[const_data_rule, conditional_await_rule],
 ]
 
 
@@ -184,6 +191,13 @@ class RulesCanFail(RuleTest):
     def test_const_data(self):
         self.refuse(const_data_rule, {"models/a.cpp": "\nauto* a = b.const_data_ptr<float>();"}, "models/a.cpp:2")
         self.accept(const_data_rule, {"models/a.cpp": "// const_data_ptr<T>\nauto* a = b.const_data_ptr();"})
+
+    def test_conditional_await(self):
+        text = "\nco_await (a ? f(std::move(x)) :\n g(std::move(x)));"
+        self.refuse(conditional_await_rule, {"net/a.cpp": text}, "net/a.cpp:2")
+        self.accept(
+            conditional_await_rule, {"net/a.cpp": "// co_await (a ? b : c);\nco_await (*f)(x);\nx = a ? b : c;"}
+        )
 
     def test_namespaces(self):
         def inside(*names):
