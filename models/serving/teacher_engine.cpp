@@ -90,8 +90,8 @@ class TeacherEngine final : public TeacherScorer {
     }
 
   private:
-    /// On a CPU, products of fewer rows may have other bits per row than those of more: the library chooses another
-    /// kernel for the last rows of a thread's part. Measured with 1 to 16 threads.
+    /// On a CPU, a row of a product has other bits if the product has fewer rows than this, because the library chooses
+    /// another kernel for the last rows of a thread's part. Measured with 1 to 16 threads.
     [[nodiscard]] std::int64_t min_product_rows() const {
         return network_->device().is_cpu() ? std::max(32, 4 * at::get_num_threads()) : 1;
     }

@@ -80,8 +80,7 @@ RankStep::RankStep(RankExchange& ranks, const TrainingSpec& training, std::span<
       masters_(masters_of(groups)),
       order_(std::move(order)),
       gradients_(make_gradients(groups_)),
-      weights_(groups.size()),
-      used_(masters_.size(), false) {}
+      weights_(groups.size()) {}
 
 std::vector<RankStep::Master> RankStep::masters_of(std::span<const ParameterGroup> groups) {
     std::vector<Master> masters;

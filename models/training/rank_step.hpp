@@ -98,7 +98,7 @@ class RankStep {
     LayeredOptimizer* optimizer_ = nullptr;
     RankGradients gradients_;
     std::vector<std::vector<MovingWeight>> weights_;           ///< by group: on their way
-    std::vector<bool> used_;                                   ///< by master: it has a gradient on some rank
+    std::vector<bool> used_;                                   ///< by master: some rank has added to it in this step
     std::atomic<bool> served_ = false;                         ///< a state was sent, or none will be
     std::optional<std::promise<RankGradients::Begun>> begun_;  ///< of the exchange that is under way
     std::future<RankGradients::Exchanged> done_;

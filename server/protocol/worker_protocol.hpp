@@ -9,10 +9,9 @@
 
 /// Newline-delimited JSON between distilld and distilld-worker; one object per line, named by `type`. To the worker:
 /// {"type":"start","version":2,"spec":{…},"resume":false,"trace_file":"","job_id":"","attempt":0,"files":null},
-/// {"type":"cancel"},
-/// {"type":"checkpoint"}, {"type":"set_limit","max_concurrent":8}. From it: {"type":"hello","version":2,"pid":…}, then
-/// the events of pipeline/core/worker_events.hpp with the fields of pipeline/core/event_fields.hpp. Non-finite numbers
-/// are sent as null.
+/// {"type":"cancel"}, {"type":"checkpoint"}, {"type":"set_limit","max_concurrent":8}. From it:
+/// {"type":"hello","version":2,"pid":…}, then the events of pipeline/core/worker_events.hpp with the fields of
+/// pipeline/core/event_fields.hpp. Non-finite numbers are sent as null.
 namespace distilld {
 
 /// The worker's end of the socket pair.
