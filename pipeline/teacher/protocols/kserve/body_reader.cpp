@@ -38,36 +38,12 @@ std::string tensor_label(std::string_view name) {
     return "tensor '" + std::string(name) + "'";
 }
 
-/// The field, unless it is absent or null.
-std::optional<od::value> optional_field(od::object& object, std::string_view name) {
-    auto found = object.find_field_unordered(name);
-    if (found.error() == simdjson::NO_SUCH_FIELD) {
-        return std::nullopt;
-    }
-    od::value value = found.value();
-    if (value.is_null()) {
-        return std::nullopt;
-    }
-    return value;
-}
-
 std::string string_of(od::value value, std::string_view name, std::string_view where) {
     std::string_view text;
     if (value.get_string().get(text) != simdjson::SUCCESS) {
         fail(std::string(where) + ": '" + std::string(name) + "' is not a string");
     }
     return std::string(text);
-}
-
-std::string string_field(od::object& object, std::string_view name, std::string_view where, bool required) {
-    auto field = optional_field(object, name);
-    if (!field) {
-        if (required) {
-            fail(std::string(where) + " has no '" + std::string(name) + "'");
-        }
-        return {};
-    }
-    return string_of(*field, name, where);
 }
 
 Parameters parameters_in(od::value value, std::string_view where) {
@@ -85,15 +61,9 @@ Parameters parameters_in(od::value value, std::string_view where) {
     return parameters;
 }
 
-Parameters parameters_of(od::object& object, std::string_view where) {
-    const auto field = optional_field(object, "parameters");
-    return field ? parameters_in(*field, where) : Parameters();
-}
-
-std::vector<std::int64_t> shape_in(std::optional<od::value> value, const std::string& where, std::size_t max_rank,
-                                   bool wildcards) {
+std::vector<std::int64_t> shape_in(od::value value, const std::string& where, std::size_t max_rank, bool wildcards) {
     od::array dimensions;
-    if (!value || value->get_array().get(dimensions) != simdjson::SUCCESS) {
+    if (value.get_array().get(dimensions) != simdjson::SUCCESS) {
         fail(where + " has no 'shape' array");
     }
     std::vector<std::int64_t> shape;
@@ -108,10 +78,6 @@ std::vector<std::int64_t> shape_in(std::optional<od::value> value, const std::st
         shape.push_back(size);
     }
     return shape;
-}
-
-std::vector<std::int64_t> shape_of(od::object& object, const std::string& where, std::size_t max_rank, bool wildcards) {
-    return shape_in(optional_field(object, "shape"), where, max_rank, wildcards);
 }
 
 BodyReader::BodyReader(std::span<const std::byte> binary, bool has_binary, std::shared_ptr<const void> owner,
@@ -164,12 +130,7 @@ InferTensor BodyReader::tensor(od::object object, std::string_view role) {
     std::optional<std::string_view> data;
     Parameters parameters;
     std::string where(role);
-    for (auto field : object) {
-        const std::string_view key = field.unescaped_key();
-        od::value value = field.value();
-        if (value.is_null()) {
-            continue;
-        }
+    for_each_member(object, [&](std::string_view key, od::value value) {
         if (key == "name") {
             result.name = string_of(value, key, where);
             where = tensor_label(result.name);
@@ -190,7 +151,7 @@ InferTensor BodyReader::tensor(od::object object, std::string_view role) {
             }
             data = array.raw_json().value();
         }
-    }
+    });
     if (!named || !typed) {
         fail(where + " has no '" + (named ? "datatype" : "name") + "'");
     }
@@ -222,27 +183,10 @@ InferTensor BodyReader::tensor(od::object object, std::string_view role) {
     return result;
 }
 
-std::vector<InferTensor> BodyReader::tensors(od::object& object, std::string_view field, std::string_view role) {
-    return tensors(optional_field(object, field), field, role);
-}
-
-std::vector<InferTensor> BodyReader::tensors(std::optional<od::value> value, std::string_view field,
-                                             std::string_view role) {
-    od::array array;
-    if (!value || value->get_array().get(array) != simdjson::SUCCESS) {
-        fail("there is no '" + std::string(field) + "' array");
-    }
+std::vector<InferTensor> BodyReader::tensors(od::value value, std::string_view field, std::string_view role) {
     std::vector<InferTensor> result;
-    for (auto item : array) {
-        if (result.size() == limits_.max_tensors) {
-            fail("there are more than " + std::to_string(limits_.max_tensors) + " " + std::string(field));
-        }
-        od::object entry;
-        if (item.get_object().get(entry) != simdjson::SUCCESS) {
-            fail("'" + std::string(field) + "' holds something that is not an object");
-        }
-        result.push_back(tensor(entry, role));
-    }
+    for_each_object(value, field, limits_.max_tensors,
+                    [&](od::object entry) { result.push_back(tensor(entry, role)); });
     return result;
 }
 

@@ -22,25 +22,48 @@ namespace distilld::kserve {
 /// "tensor 'name'".
 [[nodiscard]] std::string tensor_label(std::string_view name);
 
-/// The field, unless it is absent or null.
-[[nodiscard]] std::optional<simdjson::ondemand::value> optional_field(simdjson::ondemand::object& object,
-                                                                      std::string_view name);
+/// Calls `read(key, value)` for each member that is not null. One pass, as everything here: on JSON that is malformed,
+/// a search that begins again at an object's first member leaves simdjson with memory that is not the text's.
+template <class Read>
+void for_each_member(simdjson::ondemand::object object, const Read& read) {
+    for (auto field : object) {
+        const std::string_view key = field.unescaped_key();
+        simdjson::ondemand::value value = field.value();
+        if (!value.is_null()) {
+            read(key, value);
+        }
+    }
+}
+
+/// Calls `read(object)` for each element of the array `field`, `limit` at most.
+template <class Read>
+void for_each_object(simdjson::ondemand::value value, std::string_view field, std::size_t limit, const Read& read) {
+    const std::string name(field);
+    simdjson::ondemand::array array;
+    if (value.get_array().get(array) != simdjson::SUCCESS) {
+        fail("'" + name + "' is not an array");
+    }
+    std::size_t count = 0;
+    for (auto item : array) {
+        if (count++ == limit) {
+            fail("there are more than " + std::to_string(limit) + " " + name);
+        }
+        simdjson::ondemand::object entry;
+        if (item.get_object().get(entry) != simdjson::SUCCESS) {
+            fail("'" + name + "' holds something that is not an object");
+        }
+        read(entry);
+    }
+}
 
 /// Reads a string; messages call it by `name` and `where`.
 [[nodiscard]] std::string string_of(simdjson::ondemand::value value, std::string_view name, std::string_view where);
 
-/// Empty if the field is absent and not `required`.
-[[nodiscard]] std::string string_field(simdjson::ondemand::object& object, std::string_view name,
-                                       std::string_view where, bool required);
-
 /// The `parameters` of an object that are texts, numbers or booleans.
-[[nodiscard]] Parameters parameters_of(simdjson::ondemand::object& object, std::string_view where);
 [[nodiscard]] Parameters parameters_in(simdjson::ondemand::value value, std::string_view where);
 
 /// `wildcards`: -1 is a valid size.
-[[nodiscard]] std::vector<std::int64_t> shape_in(std::optional<simdjson::ondemand::value> value,
-                                                 const std::string& where, std::size_t max_rank, bool wildcards);
-[[nodiscard]] std::vector<std::int64_t> shape_of(simdjson::ondemand::object& object, const std::string& where,
+[[nodiscard]] std::vector<std::int64_t> shape_in(simdjson::ondemand::value value, const std::string& where,
                                                  std::size_t max_rank, bool wildcards);
 
 /// Reads the numbers of a `data` array, flat or nested as the shape is, into `out`: `count` elements of the tensor's
@@ -56,11 +79,8 @@ class BodyReader {
                const MessageLimits& limits, std::size_t json_bytes, BufferPool* buffers);
 
     /// Reads the array `field` of tensors. Messages call each of them a `role`.
-    [[nodiscard]] std::vector<InferTensor> tensors(simdjson::ondemand::object& object, std::string_view field,
+    [[nodiscard]] std::vector<InferTensor> tensors(simdjson::ondemand::value value, std::string_view field,
                                                    std::string_view role);
-    /// The same for an array that was found; empty if null.
-    [[nodiscard]] std::vector<InferTensor> tensors(std::optional<simdjson::ondemand::value> value,
-                                                   std::string_view field, std::string_view role);
 
     /// Fails if binary data is left over.
     void check_all_taken() const;

@@ -6,6 +6,8 @@ namespace {
 
 namespace od = simdjson::ondemand;
 
+constexpr std::size_t kMaxMetadataRank = 16;
+
 std::optional<bool> take_flag(Parameters& parameters, const std::string& name, std::string_view where) {
     const auto found = parameters.find(name);
     if (found == parameters.end()) {
@@ -18,6 +20,12 @@ std::optional<bool> take_flag(Parameters& parameters, const std::string& name, s
     const bool value = *flag;
     parameters.erase(found);
     return value;
+}
+
+void require(bool there, std::string_view where, std::string_view what) {
+    if (!there) {
+        fail(std::string(where) + " has no " + std::string(what));
+    }
 }
 
 /// Runs `read(object, reader)` over the body; failures become an Error of `kind`.
@@ -63,22 +71,46 @@ Result<T> parse(std::span<const std::byte> body, std::optional<std::size_t> head
     }
 }
 
-std::vector<TensorSpec> specs_of(od::object& object, std::string_view field) {
+std::vector<TensorSpec> specs_in(od::value value, std::string_view field, std::size_t limit) {
     std::vector<TensorSpec> specs;
-    auto value = optional_field(object, field);
-    od::array array;
-    if (!value || value->get_array().get(array) != simdjson::SUCCESS) {
-        fail("model metadata has no '" + std::string(field) + "' array");
-    }
-    for (auto item : array) {
-        od::object entry = item.get_object();
+    for_each_object(value, field, limit, [&specs](od::object entry) {
         TensorSpec spec;
-        spec.name = string_field(entry, "name", "a tensor of the model metadata", true);
-        spec.datatype = string_field(entry, "datatype", tensor_label(spec.name), true);
-        spec.shape = shape_of(entry, tensor_label(spec.name), 16, true);
+        std::string where = "a tensor of the model metadata";
+        bool shaped = false;
+        for_each_member(entry, [&](std::string_view key, od::value member) {
+            if (key == "name") {
+                spec.name = string_of(member, key, where);
+                where = tensor_label(spec.name);
+            } else if (key == "datatype") {
+                spec.datatype = string_of(member, key, where);
+            } else if (key == "shape") {
+                spec.shape = shape_in(member, where, kMaxMetadataRank, true);
+                shaped = true;
+            }
+        });
+        require(!spec.name.empty(), where, "'name'");
+        require(!spec.datatype.empty(), where, "'datatype'");
+        require(shaped, where, "'shape' array");
         specs.push_back(std::move(spec));
-    }
+    });
     return specs;
+}
+
+RequestedOutput requested_output(od::object entry) {
+    RequestedOutput output;
+    std::string where = "an output";
+    Parameters parameters;
+    for_each_member(entry, [&](std::string_view key, od::value value) {
+        if (key == "name") {
+            output.name = string_of(value, key, where);
+            where = "output '" + output.name + "'";
+        } else if (key == "parameters") {
+            parameters = parameters_in(value, where);
+        }
+    });
+    require(!output.name.empty(), where, "'name'");
+    output.binary = take_flag(parameters, "binary_data", where);
+    return output;
 }
 
 }  // namespace
@@ -87,32 +119,26 @@ Result<InferRequest> parse_infer_request(std::span<const std::byte> body, std::o
                                          const MessageLimits& limits, std::shared_ptr<const void> owner,
                                          std::size_t padding) {
     const auto read = [&](od::object& object, BodyReader& reader) {
+        constexpr std::string_view kWhere = "the request";
         InferRequest request;
-        request.id = string_field(object, "id", "the request", false);
-        request.parameters = parameters_of(object, "the request");
-        request.binary_data_output = take_flag(request.parameters, "binary_data_output", "the request");
-        request.inputs = reader.tensors(object, "inputs", "an input");
-        if (auto outputs = optional_field(object, "outputs")) {
-            od::array array;
-            if (outputs->get_array().get(array) != simdjson::SUCCESS) {
-                fail("'outputs' is not an array");
+        bool given = false;
+        for_each_member(object, [&](std::string_view key, od::value value) {
+            if (key == "id") {
+                request.id = string_of(value, key, kWhere);
+            } else if (key == "parameters") {
+                request.parameters = parameters_in(value, kWhere);
+            } else if (key == "inputs" && !given) {
+                request.inputs = reader.tensors(value, key, "an input");
+                given = true;
+            } else if (key == "outputs" && request.outputs.empty()) {
+                for_each_object(value, key, limits.max_tensors,
+                                [&](od::object entry) { request.outputs.push_back(requested_output(entry)); });
             }
-            for (auto item : array) {
-                if (request.outputs.size() == limits.max_tensors) {
-                    fail("there are more than " + std::to_string(limits.max_tensors) + " outputs");
-                }
-                od::object entry;
-                if (item.get_object().get(entry) != simdjson::SUCCESS) {
-                    fail("'outputs' holds something that is not an object");
-                }
-                RequestedOutput output;
-                output.name = string_field(entry, "name", "an output", true);
-                const std::string where = "output '" + output.name + "'";
-                Parameters parameters = parameters_of(entry, where);
-                output.binary = take_flag(parameters, "binary_data", where);
-                request.outputs.push_back(std::move(output));
-            }
+        });
+        if (!given) {
+            fail("there is no 'inputs' array");
         }
+        request.binary_data_output = take_flag(request.parameters, "binary_data_output", kWhere);
         return request;
     };
     return parse<InferRequest>(body, header_length, limits, std::move(owner), padding, {}, ErrorKind::invalid_input,
@@ -126,12 +152,7 @@ Result<InferResponse> parse_infer_response(std::span<const std::byte> body, std:
         constexpr std::string_view kWhere = "the response";
         InferResponse response;
         bool answered = false;
-        for (auto field : object) {
-            const std::string_view key = field.unescaped_key();
-            od::value value = field.value();
-            if (value.is_null()) {
-                continue;
-            }
+        for_each_member(object, [&](std::string_view key, od::value value) {
             if (key == "model_name") {
                 response.model_name = string_of(value, key, kWhere);
             } else if (key == "model_version") {
@@ -144,7 +165,7 @@ Result<InferResponse> parse_infer_response(std::span<const std::byte> body, std:
                 response.outputs = reader.tensors(value, key, "an output");
                 answered = true;
             }
-        }
+        });
         if (!answered) {
             fail("there is no 'outputs' array");
         }
@@ -168,21 +189,34 @@ Result<InferResponse> parse_infer_response(std::shared_ptr<const std::string> bo
 
 Result<ModelMetadata> parse_model_metadata(std::string_view json) {
     const MessageLimits limits{.max_json_bytes = 1U << 20U};
-    const auto read = [](od::object& object, BodyReader&) {
+    const auto read = [&limits](od::object& object, BodyReader&) {
+        constexpr std::string_view kWhere = "model metadata";
         ModelMetadata metadata;
-        metadata.name = string_field(object, "name", "model metadata", true);
-        metadata.platform = string_field(object, "platform", "model metadata", false);
-        if (auto versions = optional_field(object, "versions")) {
-            for (auto version : versions->get_array()) {
-                metadata.versions.emplace_back(std::string_view(version));
+        bool has_inputs = false;
+        bool has_outputs = false;
+        for_each_member(object, [&](std::string_view key, od::value value) {
+            if (key == "name") {
+                metadata.name = string_of(value, key, kWhere);
+            } else if (key == "platform") {
+                metadata.platform = string_of(value, key, kWhere);
+            } else if (key == "versions") {
+                for (auto version : value.get_array()) {
+                    metadata.versions.emplace_back(std::string_view(version));
+                }
+            } else if (key == "inputs") {
+                metadata.inputs = specs_in(value, key, limits.max_tensors);
+                has_inputs = true;
+            } else if (key == "outputs") {
+                metadata.outputs = specs_in(value, key, limits.max_tensors);
+                has_outputs = true;
+            } else if (key == "parameters" && value.type() == od::json_type::object) {
+                // Not part of the protocol, so another form of it is ignored.
+                metadata.parameters = parameters_in(value, kWhere);
             }
-        }
-        metadata.inputs = specs_of(object, "inputs");
-        metadata.outputs = specs_of(object, "outputs");
-        // Not part of the protocol, so another form of it is ignored.
-        if (auto field = optional_field(object, "parameters"); field && field->type() == od::json_type::object) {
-            metadata.parameters = parameters_of(object, "model metadata");
-        }
+        });
+        require(!metadata.name.empty(), kWhere, "'name'");
+        require(has_inputs, kWhere, "'inputs' array");
+        require(has_outputs, kWhere, "'outputs' array");
         return metadata;
     };
     return parse<ModelMetadata>(std::as_bytes(std::span(json)), std::nullopt, limits, nullptr, 0, {},

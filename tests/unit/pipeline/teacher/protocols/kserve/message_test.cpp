@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -63,6 +64,42 @@ TEST(KserveMessage, BinaryTensorsAreViewsIntoTheBody) {
     const auto* first = reinterpret_cast<const char*>(parsed.outputs.front().bytes.data());
     EXPECT_EQ(first, body->data() + *encoded.json_header_length);
     EXPECT_GT(body.use_count(), 1);
+}
+
+/// Reads each text that changes of two near marks make of `json`.
+template <class Read>
+std::size_t read_with_broken_marks(const std::string& json, const Read& read) {
+    constexpr std::string_view kMarks = "{}[],:\"0n ";
+    std::vector<std::size_t> at;
+    for (std::size_t i = 0; i < json.size(); ++i) {
+        if (kMarks.find(json[i]) < kMarks.size() - 3) {
+            at.push_back(i);
+        }
+    }
+    std::size_t accepted = 0;
+    for (std::size_t one = 0; one < at.size(); ++one) {
+        for (std::size_t other = one + 1; other < std::min(at.size(), one + 6); ++other) {
+            for (const char first : kMarks) {
+                for (const char second : kMarks) {
+                    std::string changed = json;
+                    changed[at[one]] = first;
+                    changed[at[other]] = second;
+                    accepted += read(changed) ? 1U : 0U;
+                }
+            }
+        }
+    }
+    return accepted;
+}
+
+TEST(KserveMessage, TextsWithBrokenMarksAreReadOrRefused) {
+    constexpr const char* kMetadata = R"({"name":"m","inputs":[{"name":"i","datatype":"F","shape":[1,2]}],
+        "outputs":[{"shape":[1],"datatype":"F","name":"o"}],"platform":"p","parameters":{"a":1}})";
+    EXPECT_GT(read_with_broken_marks(kMetadata, [](const auto& text) { return !!parse_model_metadata(text); }), 0U);
+    constexpr const char* kRequest = R"({"outputs":[{"parameters":{"a":1},"name":"o"}],
+        "inputs":[{"name":"i","datatype":"INT8","shape":[1,1],"data":[1]}],"id":"7"})";
+    const auto read_request = [](const auto& text) { return !!parse_infer_request(shared(text), {}, {}); };
+    EXPECT_GT(read_with_broken_marks(kRequest, read_request), 0U);
 }
 
 TEST(KserveMessage, RequestsSurviveTheRoundTrip) {
