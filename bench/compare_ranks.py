@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Rates of `distilld run` with several ranks of one thread each over one rank of one thread.
 
-Trains random students on random tokens, each number of ranks in turn, round by round. Prints a table of the medians and
+Trains random students on random tokens, each number of ranks in turn, round by round. With --apart also as many runs of
+one rank at once that exchange nothing: what the machine gives to that many threads. Prints a table of the medians and
 one JSON object.
 """
 
 import argparse
+import concurrent.futures
 import json
 import pathlib
 import random
@@ -78,6 +80,17 @@ def communication_seconds(ranks):
     return min((rank["wait_ranks_seconds"] for rank in ranks), default=0.0)
 
 
+def measure_apart(program, shape, steps, runs, data):
+    """The sum of the rates of runs of one rank that train at the same time."""
+    with concurrent.futures.ThreadPoolExecutor(runs) as pool:
+        each = list(pool.map(lambda _: measure(program, shape, steps, 1, data), range(runs)))
+    return {
+        "tokens_per_second": sum(run["tokens_per_second"] for run in each),
+        "end_of_step": max(run["end_of_step"] for run in each),
+        "communication": 0.0,
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--distilld", default="build/release/bin/distilld", help="the program")
@@ -85,7 +98,11 @@ def main():
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2], help="must divide 8")
     parser.add_argument("--steps", type=int, default=4, help="per run")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--apart", action="store_true", help="also runs that exchange nothing")
     arguments = parser.parse_args()
+    ways = [(str(ranks), measure, ranks) for ranks in arguments.ranks]
+    if arguments.apart:
+        ways += [(f"{runs} apart", measure_apart, runs) for runs in arguments.ranks if runs > 1]
     program = pathlib.Path(arguments.distilld).resolve()
     source = random.Random(1)
     report = {}
@@ -96,20 +113,20 @@ def main():
         rows = ({"input_ids": [source.randrange(4096) for _ in range(POSITIONS + 1)]} for _ in range(200))
         data.write_text("".join(json.dumps(row) + "\n" for row in rows))
         for shape in arguments.shape or SHAPES:
-            found = {ranks: [] for ranks in arguments.ranks}
+            found = {way: [] for way, _, _ in ways}
             for _ in range(arguments.rounds):
-                for ranks in arguments.ranks:
-                    found[ranks].append(measure(program, shape, arguments.steps, ranks, data))
+                for way, measured, count in ways:
+                    found[way].append(measured(program, shape, arguments.steps, count, data))
             report[shape] = {}
             first = None
-            for ranks, measured in found.items():
+            for way, measured in found.items():
                 row = {name: statistics.median(run[name] for run in measured) for name in measured[0]}
                 first = first or row["tokens_per_second"]
                 row["ratio"] = row["tokens_per_second"] / first
-                report[shape][ranks] = row
+                report[shape][way] = row
                 rates = f"{row['tokens_per_second']:,.0f} | {row['ratio']:.2f}"
                 shares = f"{row['end_of_step']:.1%} | {row['communication']:.1%}"
-                print(f"| {shape} | {ranks} | {rates} | {shares} |", flush=True)
+                print(f"| {shape} | {way} | {rates} | {shares} |", flush=True)
     print(json.dumps(report))
 
 
