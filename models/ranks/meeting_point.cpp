@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -84,6 +85,28 @@ std::optional<int> listen_at(const RankPlace& place) {
     return std::nullopt;
 }
 
+/// nullopt: no socket that is connected over IP.
+std::optional<std::uint16_t> port_of_peer(int socket) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof(peer);
+    if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0) {
+        return std::nullopt;
+    }
+    switch (peer.ss_family) {
+        case AF_INET:
+            return ntohs(reinterpret_cast<const sockaddr_in&>(peer).sin_port);
+        case AF_INET6:
+            return ntohs(reinterpret_cast<const sockaddr_in6&>(peer).sin6_port);
+        default:
+            return std::nullopt;
+    }
+}
+
+template <class Value>
+void set_option(int socket, int level, int option, const Value& value) {
+    ::setsockopt(socket, level, option, &value, sizeof(value));
+}
+
 }  // namespace
 
 std::shared_ptr<gloo::transport::Device> device_for(const RankPlace& place) {
@@ -109,22 +132,37 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankPlace& place, bool serves, 
     return c10::make_intrusive<c10d::PrefixStore>("distilld/" + std::to_string(place.attempt), std::move(store));
 }
 
-void limit_waits(const RankPlace& place) {
+std::set<int> connected_sockets() {
     constexpr long kMostFiles = 65'536;
     const auto files = static_cast<int>(std::min(::sysconf(_SC_OPEN_MAX), kMostFiles));
+    std::set<int> connected;
     for (int socket = 0; socket < files; ++socket) {
-        sockaddr_storage peer{};
-        socklen_t size = sizeof(peer);
-        if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0) {
-            continue;
+        if (port_of_peer(socket)) {
+            connected.insert(socket);
         }
-        const bool meets =
-            (peer.ss_family == AF_INET && ntohs(reinterpret_cast<const sockaddr_in&>(peer).sin_port) == place.port) ||
-            (peer.ss_family == AF_INET6 && ntohs(reinterpret_cast<const sockaddr_in6&>(peer).sin6_port) == place.port);
-        if (meets) {
+    }
+    return connected;
+}
+
+void limit_silence(const std::set<int>& others, milliseconds limit) {
+    // A probe every fourth of the limit while nothing is sent. The limit counts for probes and for unanswered bytes.
+    const int probe = std::max(1, static_cast<int>(limit.count() / 4'000));
+    for (const int socket : connected_sockets()) {
+        if (!others.contains(socket)) {
+            set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+            set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, probe);
+            set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, probe);
+            set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, std::max(1'000, static_cast<int>(limit.count())));
+        }
+    }
+}
+
+void limit_waits(const RankPlace& place) {
+    for (const int socket : connected_sockets()) {
+        if (port_of_peer(socket) == place.port) {
             const timeval limit{std::chrono::duration_cast<std::chrono::seconds>(kStoreTimeout).count(), 0};
-            ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-            ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+            set_option(socket, SOL_SOCKET, SO_RCVTIMEO, limit);
+            set_option(socket, SOL_SOCKET, SO_SNDTIMEO, limit);
         }
     }
 }

@@ -88,9 +88,11 @@ class GlooGroup final : public RankGroup {
             }
             auto options = ProcessGroupGloo::Options::create(patience_.join);
             options->devices.push_back(device_for(place_));
+            const std::set<int> before = connected_sockets();
             group_ = c10::make_intrusive<ProcessGroupGloo>(store_, static_cast<int>(place_.rank),
                                                            static_cast<int>(place_.count), std::move(options));
             group_->setTimeout(kWithoutEnd);
+            limit_silence(before, patience_.link);
             watched_ = open_store(place_, false, kConnectTimeout);
             limit_waits(place_);
             watching_ = std::jthread([this] { watch(); });
@@ -143,22 +145,23 @@ class GlooGroup final : public RankGroup {
         if (place_.rank != 0 || place_.hosted || !store_) {
             return;
         }
-        // The others learn from our store how we have ended, and of the loss of a rank.
+        // The others learn from our store how we have ended, and of the loss of a rank. That rank may look, too:
+        // perhaps only a link to it is broken.
         const std::optional<std::uint32_t> gone = lost_rank();
-        const auto deadline = Clock::now() + patience_.leave;
+        const auto now = Clock::now();
         try {
             for (std::uint32_t other = 1; other < place_.count; ++other) {
-                while (other != gone && !store_->check({key("end", other)}) && Clock::now() < deadline) {
+                const auto deadline = now + (gone ? patience_.heartbeat * (other == gone ? 1 : 3) : patience_.leave);
+                while (!store_->check({key("end", other)}) && Clock::now() < deadline) {
                     std::this_thread::sleep_for(kPoll);
                 }
             }
-        } catch (const std::exception&) {
-            return;
+        } catch (const std::exception&) {  // nobody can be asked
         }
     }
 
   private:
-    static Error stopped() { return Error{ErrorKind::cancelled, "stopped on request"}; }
+    static Error stopped() { return {ErrorKind::cancelled, "stopped on request"}; }
     static std::string key(const char* name, std::uint32_t rank) { return name + ("/" + std::to_string(rank)); }
 
     [[nodiscard]] std::string name_of(std::uint32_t rank) const { return name_of_rank(rank, place_.count); }
@@ -209,8 +212,7 @@ class GlooGroup final : public RankGroup {
         }
         try {
             store_->set(key("end", place_.rank), bytes_of(how.substr(0, 4096)));
-        } catch (const std::exception&) {
-            return;  // nobody can be told
+        } catch (const std::exception&) {  // nobody can be told
         }
     }
 
@@ -247,7 +249,7 @@ class GlooGroup final : public RankGroup {
                     work = (group_.get()->*start)(tensors, static_cast<int>(peer), 0);
                     transfers_.insert(work);
                 } catch (const std::exception& error) {
-                    why = "the connection to it has ended" + described_loss(error);
+                    why = described_loss(error);
                 }
             }
             if (!work) {
@@ -261,25 +263,26 @@ class GlooGroup final : public RankGroup {
         if (!work) {
             return;
         }
-        std::string why = "the connection to it has ended";
+        std::string why;
         try {
             if (work->wait(kWithoutEnd)) {
                 return;
             }
         } catch (const std::exception& error) {
-            why += described_loss(error);
+            why = described_loss(error);
         }
         throw_loss(peer, why);
     }
 
     [[noreturn]] void throw_loss(std::uint32_t peer, const std::string& why) {
+        const std::string how = "its connection to " + name_of(place_.rank) + " has ended" + why;
         std::unique_lock lock(mutex_);
-        suspicion_.emplace(peer, why);
+        suspicion_.emplace(peer, how);
         changed_.notify_all();
         // The watching thread looks at once, and once more.
         changed_.wait_for(lock, patience_.heartbeat * 2 + kPoll * 10, [this] { return lost_.has_value(); });
         if (!lost_) {
-            lost_.emplace(peer, false, name_of(peer) + " is lost: " + why);
+            lost_.emplace(peer, false, name_of(peer) + " is lost: " + how);
         }
         throw RankLost(*lost_);
     }

@@ -32,7 +32,8 @@ struct RankPatience {
     std::chrono::milliseconds join{300'000};     ///< for all ranks to come
     std::chrono::milliseconds heartbeat{2'000};  ///< between two of a rank
     std::chrono::milliseconds silence{15'000};   ///< without one: the rank is lost
-    std::chrono::milliseconds leave{10'000};     ///< of rank 0, for the others to end before it
+    std::chrono::milliseconds link{15'000};      ///< for any answer from the machine of a peer
+    std::chrono::milliseconds leave{10'000};     ///< of rank 0, for the others to end before it; after a loss, less
 };
 
 /// The ranks of a job over the network: c10d's TCPStore to meet and for heartbeats, gloo for bytes between two ranks. A

@@ -12,12 +12,19 @@ struct RankWorldOptions {
     std::uint64_t seed = 1;
     std::uint32_t ranks = 2;
     std::uint32_t groups = 4;  ///< a multiple of the ranks
-    std::uint32_t faults = 2;  ///< kills, stops and partitions
+    std::uint32_t faults = 2;  ///< kills, stops, partitions and broken links
     std::uint32_t steps = 40;
     bool hosted = false;  ///< the launcher serves the store, not rank 0
     bool trace = false;   ///< prints each event
     /// For a test of the simulation itself: a defect that it must find.
-    enum class Defect { none, ignores_silence, adds_in_order_of_arrival, commits_halves, leaves_at_once };
+    enum class Defect {
+        none,
+        ignores_silence,
+        adds_in_order_of_arrival,
+        commits_halves,
+        leaves_at_once,
+        forgets_the_lost
+    };
     Defect defect = Defect::none;
 };
 

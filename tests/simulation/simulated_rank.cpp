@@ -140,7 +140,8 @@ void Rank::go_through_plan() {
     const auto taken = [this](std::uint32_t from) -> std::optional<float> {
         if (arrived_[from].empty()) {
             if (broken_.contains(from) && !world_.is_on_the_way(from, number_)) {
-                watch_.suspect(from, "the connection to it has ended");
+                watch_.suspect(from,
+                               "its connection to " + name_of_rank(number_, world_.options().ranks) + " has ended");
             }
             return std::nullopt;
         }
@@ -267,7 +268,7 @@ void Rank::end(const std::string& how) {
     const auto gone = [this] {
         if (number_ == 0 && !world_.options().hosted &&
             world_.options().defect != RankWorldOptions::Defect::leaves_at_once) {
-            wait_for_others(world_.now() + kLeavePatience);
+            wait_for_others(world_.now());
         } else {
             exit();
         }
@@ -276,22 +277,23 @@ void Rank::end(const std::string& how) {
         shared_from_this(), [this, how](Store& store) { store.ends.emplace(number_, how); }, gone, [this] { exit(); });
 }
 
-void Rank::wait_for_others(Millis until) {
+void Rank::wait_for_others(Millis since) {
     auto missing = std::make_shared<bool>(false);
-    const auto again = [this, missing, until] {
-        if (*missing && world_.now() < until) {
-            later(100, [this, until] { wait_for_others(until); });
+    const auto again = [this, missing, since] {
+        if (*missing) {
+            later(100, [this, since] { wait_for_others(since); });
         } else {
             exit();
         }
     };
     world_.call_store(
         shared_from_this(),
-        [this, missing](Store& store) {
+        [this, missing, since](Store& store) {
+            const bool after_loss = verdict_ && !verdict_->left;
             *missing = false;
             for (std::uint32_t other = 1; other < world_.options().ranks; ++other) {
-                const bool lost = verdict_ && verdict_->rank == other;
-                *missing = *missing || (!lost && !store.ends.contains(other));
+                const Millis patience = after_loss ? kHeartbeat * (verdict_->rank == other ? 1 : 3) : kLeavePatience;
+                *missing = *missing || (world_.now() < since + patience && !store.ends.contains(other));
             }
         },
         again, [this] { exit(); });

@@ -22,6 +22,8 @@ using Millis = std::int64_t;
 constexpr Millis kHeartbeat = 2'000;
 constexpr std::uint32_t kMaxSilentLooks = 7;
 constexpr Millis kStoreTimeout = 2'000;
+/// A connection ends when its link has dropped all packets for as long.
+constexpr Millis kLinkPatience = 15'000;
 constexpr Millis kLeavePatience = 10'000;
 /// Promised: from a loss to the end of all ranks that can act.
 constexpr Millis kNoticed = 30'000;
@@ -76,7 +78,7 @@ class Rank : public std::enable_shared_from_this<Rank> {
     void look();
     void conclude(RankVerdict verdict, const std::string& how);
     void end(const std::string& how);
-    void wait_for_others(Millis until);
+    void wait_for_others(Millis since);
     void exit();
     void finish_step(float total);
 

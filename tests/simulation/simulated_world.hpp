@@ -60,6 +60,11 @@ class World {
         return one == other || (!cut_.contains(one) && !cut_.contains(other));
     }
 
+    /// Whether packets pass between the two; otherwise they may both reach the store.
+    [[nodiscard]] bool is_linked(std::uint32_t one, std::uint32_t other) const {
+        return reaches(one, other) && !cut_links_.contains(std::minmax(one, other));
+    }
+
     [[nodiscard]] bool reaches_store(std::uint32_t number) const {
         return options_.hosted ? !cut_.contains(number) : reaches(number, 0);
     }
@@ -161,7 +166,7 @@ class World {
         }
         ++result_.verdicts;
         // Whoever was cut off or stopped itself may see only that the store does not answer.
-        bool names_one = faulty_.contains(verdict.rank) || faulty_.contains(rank.number());
+        bool names_one = faulty_.contains(verdict.rank) || disturbed_.contains(rank.number());
         for (const std::uint32_t faulty : faulty_) {
             names_one = names_one || verdict.words.find("rank " + std::to_string(faulty) + " of") != std::string::npos;
         }
@@ -186,7 +191,7 @@ class World {
             if (attempt != attempt_) {
                 return;
             }
-            if (!reaches(from, to)) {
+            if (!is_linked(from, to)) {
                 at(200, [this, from, to, attempt] { deliver_later(from, to, attempt); });
                 return;
             }
@@ -207,7 +212,7 @@ class World {
             if (attempt != attempt_) {
                 return;
             }
-            if (!reaches(dead, other)) {
+            if (!is_linked(dead, other)) {
                 at(200, [this, dead, other, attempt] {
                     if (attempt == attempt_) {
                         break_later(dead, other);
@@ -226,6 +231,11 @@ class World {
         store_ = {};
         wire_.clear();
         faulty_ = cut_;
+        disturbed_ = cut_;
+        for (const auto& [one, other] : cut_links_) {
+            faulty_.insert({one, other});
+            break_if_still_cut({one, other});
+        }
         ranks_.clear();
         tell("attempt " + std::to_string(attempt_) + " from step " + std::to_string(newest_.step));
         for (std::uint32_t number = 0; number < options_.ranks; ++number) {
@@ -266,7 +276,7 @@ class World {
         }
         faulty_.insert(number);
         const Millis pause = 500 + static_cast<Millis>(draw(60'000));
-        switch (draw(3)) {
+        switch (draw(4)) {
             case 0:
                 victim.kill();
                 break;
@@ -278,6 +288,10 @@ class World {
                     touched_[number] = now_;
                 });
                 break;
+            case 2:
+                cut_link(number, (number + 1 + static_cast<std::uint32_t>(draw(options_.ranks - 1))) % options_.ranks,
+                         pause);
+                return;
             default:
                 tell("rank " + std::to_string(number) + " is cut off for " + std::to_string(pause) + " ms");
                 cut_.insert(number);
@@ -287,16 +301,47 @@ class World {
                 });
                 break;
         }
+        disturbed_.insert(number);
         touched_[number] = now_;
         if (!victim.alive() || pause > kNoticed) {  // a short pause may pass unnoticed
             watch_the_end(number);
         }
     }
 
-    /// After a loss, whoever can act must end by itself.
+    /// The kernels of both ends give up.
+    void break_if_still_cut(const std::pair<std::uint32_t, std::uint32_t>& link) {
+        at(kLinkPatience, [this, link, attempt = attempt_] {
+            if (attempt != attempt_ || !cut_links_.contains(link)) {
+                return;
+            }
+            give_up(link.first, link.second);
+            give_up(link.second, link.first);
+        });
+    }
+
+    void give_up(std::uint32_t number, std::uint32_t peer) {
+        wire_[{peer, number}].clear();
+        rank(number).later(0, [this, number, peer] { rank(number).on_broken(peer); });
+    }
+
+    void cut_link(std::uint32_t one, std::uint32_t other, Millis pause) {
+        faulty_.insert(other);
+        const std::pair<std::uint32_t, std::uint32_t> link = std::minmax(one, other);
+        tell("ranks " + std::to_string(one) + " and " + std::to_string(other) + " do not reach each other for " +
+             std::to_string(pause) + " ms");
+        cut_links_.insert(link);
+        at(pause, [this, link] { cut_links_.erase(link); });
+        break_if_still_cut(link);
+        if (pause > kNoticed) {
+            watch_the_end(options_.ranks);
+        }
+    }
+
+    /// After a loss, whoever can act must end by itself. `lost`: the number of ranks for a link.
     void watch_the_end(std::uint32_t lost) {
         at(kNoticed, [this, lost, attempt = attempt_, since = now_] {
-            if (attempt != attempt_ || done_) {
+            const auto is_later = [since](const auto& touched) { return touched.second >= since; };
+            if (attempt != attempt_ || done_ || (lost == options_.ranks && std::ranges::any_of(touched_, is_later))) {
                 return;
             }
             for (const auto& one : ranks_) {
@@ -304,8 +349,8 @@ class World {
                 const bool able = one->number() != lost && !one->stopped() && !cut_.contains(one->number()) &&
                                   (touched == touched_.end() || touched->second < since);
                 if (able && one->alive() && !one->finished()) {
-                    violate("rank " + std::to_string(one->number()) + " still runs 30 s after the loss of rank " +
-                            std::to_string(lost));
+                    violate("rank " + std::to_string(one->number()) + " still runs 30 s after the loss of " +
+                            (lost < options_.ranks ? "rank " + std::to_string(lost) : "a link"));
                 }
             }
         });
@@ -321,7 +366,9 @@ class World {
     Store store_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::deque<float>> wire_;
     std::set<std::uint32_t> cut_;
+    std::set<std::pair<std::uint32_t, std::uint32_t>> cut_links_;
     std::set<std::uint32_t> faulty_;           ///< in this attempt
+    std::set<std::uint32_t> disturbed_;        ///< of these, by more than a broken link
     std::map<std::uint32_t, Millis> touched_;  ///< when a rank was last disturbed
     Checkpoint newest_;
     bool ending_ = false;

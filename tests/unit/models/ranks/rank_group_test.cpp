@@ -3,14 +3,18 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <barrier>
 #include <cstddef>
 #include <functional>
 #include <future>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -20,6 +24,7 @@ namespace distilld::models {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -39,6 +44,7 @@ std::uint16_t free_port() {
 constexpr RankPatience kImpatient{.join = milliseconds(20'000),
                                   .heartbeat = milliseconds(50),
                                   .silence = milliseconds(1'000),
+                                  .link = milliseconds(2'000),
                                   .leave = milliseconds(1'000)};
 
 RankPlace place(std::uint32_t rank, std::uint32_t count, std::uint16_t port) {
@@ -185,6 +191,53 @@ TEST(RankGroup, LosesARankThatIsSilent) {
                  seen.set_value();
              },
              {kImpatient, silent});
+}
+
+/// Makes the kernel drop what reaches this process on connections over IP, but not from or to the port.
+void drop_all_but(std::uint16_t port) {
+    const auto port_of = [](auto&& read, int socket) {
+        sockaddr_in address{};
+        socklen_t size = sizeof(address);
+        return read(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0 && address.sin_family == AF_INET
+                   ? std::optional(ntohs(address.sin_port))
+                   : std::nullopt;
+    };
+    sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
+    const sock_fprog program{.len = 1, .filter = &nothing};
+    std::size_t cut = 0;
+    for (int socket = 0; socket < 1024; ++socket) {
+        const auto peer = port_of(::getpeername, socket);
+        if (peer && peer != port && port_of(::getsockname, socket) != port) {
+            EXPECT_EQ(::setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0);
+            ++cut;
+        }
+    }
+    EXPECT_EQ(cut, 2U) << "both ends of the link";
+}
+
+TEST(RankGroup, LosesARankBehindASilentLinkThoughBothReachTheStore) {
+    const std::uint16_t port = free_port();
+    std::barrier joined(2);
+    std::barrier cut(2);
+    std::array<std::string, 2> words;
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+        threads.emplace_back([&, rank] {
+            const auto group = RankGroup::join(place(rank, 2, port), {}, {}, kImpatient);
+            ASSERT_TRUE(group) << group.error().message;
+            joined.arrive_and_wait();
+            if (rank == 0) {
+                drop_all_but(port);
+            }
+            cut.arrive_and_wait();
+            // Rank 0 has sent nothing, so only probes find out.
+            words[rank] = words_of([&] { receive_number(**group, 1 - rank); });
+        });
+    }
+    threads.clear();
+    EXPECT_EQ(words[0], words[1]);
+    EXPECT_THAT(words[0], AnyOf(HasSubstr("rank 0 of 2 is lost: its connection to rank 1 of 2 has ended"),
+                                HasSubstr("rank 1 of 2 is lost: its connection to rank 0 of 2 has ended")));
 }
 
 TEST(RankGroup, TellsWhoeverJoinedOfALoss) {
