@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <cmath>
 
+#include <limits>
 #include <utility>
 
 #include "models/kernels/accumulate.hpp"
@@ -16,9 +17,10 @@ using torch::autograd::variable_list;
 
 /// A master in another dtype. Its backward adds the gradient to the master's itself.
 struct ConvertedWeight : torch::autograd::Function<ConvertedWeight> {
-    static torch::Tensor forward(AutogradContext* context, const torch::Tensor& master, torch::ScalarType type) {
+    static torch::Tensor forward(AutogradContext* context, const torch::Tensor& master,
+                                 const torch::Tensor& converted) {
         context->save_for_backward({master});
-        return master.to(type);
+        return converted.detach();
     }
     static variable_list backward(AutogradContext* context, const variable_list& gradients) {
         add_gradient(context->get_saved_variables()[0], gradients[0]);
@@ -81,7 +83,12 @@ torch::Tensor weight_of(const Parameter& parameter, torch::ScalarType type) {
         return parameter.compute;
     }
     const bool records = parameter.master.requires_grad() && torch::GradMode::is_enabled();
-    return records ? ConvertedWeight::apply(parameter.master, type) : parameter.master.to(type);
+    const bool alone = parameter.converted->alone;
+    if (!records) {
+        return alone ? parameter.converted->converted : parameter.master.to(type);
+    }
+    return ConvertedWeight::apply(parameter.master,
+                                  alone ? parameter.converted->converted : parameter.master.detach().to(type));
 }
 
 torch::Tensor compute_weight(const Parameter& parameter, torch::ScalarType type) {
@@ -95,6 +102,9 @@ torch::Tensor compute_weight(const Parameter& parameter, torch::ScalarType type)
     }
     ConvertedMaster& kept = *parameter.converted;
     const std::lock_guard lock(kept.mutex);
+    if (kept.alone) {
+        return kept.converted;
+    }
     const auto version = static_cast<std::uint32_t>(master._version());
     if (!kept.master.defined() || !kept.master.is_alias_of(master) || kept.converted.scalar_type() != type) {
         kept.converted = master.to(type);
@@ -104,6 +114,20 @@ torch::Tensor compute_weight(const Parameter& parameter, torch::ScalarType type)
     kept.master = master;
     kept.version = version;
     return kept.converted;
+}
+
+torch::Tensor drop_master(const Parameter& parameter, torch::ScalarType type) {
+    const torch::NoGradGuard no_grad;
+    torch::Tensor converted = compute_weight(parameter, type);
+    ConvertedMaster& kept = *parameter.converted;
+    const std::lock_guard lock(kept.mutex);
+    if (!std::exchange(kept.alone, true)) {
+        kept.master = torch::Tensor();
+        torch::Tensor master = parameter.master;
+        master.set_data(
+            torch::full({1}, std::numeric_limits<double>::quiet_NaN(), master.options()).expand(master.sizes()));
+    }
+    return converted;
 }
 
 void add_gradient(const torch::Tensor& master, const torch::Tensor& gradient) {

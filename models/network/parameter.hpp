@@ -20,7 +20,8 @@ struct ConvertedMaster {
     torch::Tensor master;
     std::uint32_t version = 0;
     torch::Tensor converted;
-    std::mutex mutex;  ///< of the above: several micro-batches may be in forward
+    bool alone = false;  ///< since drop_master()
+    std::mutex mutex;    ///< of the above: several micro-batches may be in forward
 };
 
 /// One tensor of a network that is read, saved and, if `trainable`, trained. Copies share the tensors.
@@ -80,6 +81,11 @@ void keep_converted(Parameter& parameter, torch::Tensor value);
 /// The same without a record: the kept copy or a conversion of the master that is made once per change of the master.
 /// Whoever changes a master in a way that libtorch does not see must bump its version.
 [[nodiscard]] torch::Tensor compute_weight(const Parameter& parameter, torch::ScalarType type);
+
+/// Frees the memory of a master that another rank keeps, and returns the copy in `type`, another dtype than the
+/// master's: from now on, the weight for forward, which the caller overwrites after each step. The master keeps its
+/// shape, and reads as NaN.
+torch::Tensor drop_master(const Parameter& parameter, torch::ScalarType type);
 
 /// Adds `gradient` to the parameter's gradient as autograd would, in the micro-batch's turn (GradientTurn): the sum of
 /// a micro-batch is complete before it is added.

@@ -45,7 +45,8 @@ class CausalLmStudent final : public Student {
               network_->config().decoder.tie_word_embeddings ? network_->head().master : Tensor(),
               options.ranks ? groups_of_rank(training_.gradient_groups, options.ranks->rank(), options.ranks->count())
                             : GroupRange())),
-          ranks_(options.ranks ? std::make_unique<RankStep>(*options.ranks, training_, network_->groups(), order_)
+          ranks_(options.ranks ? std::make_unique<RankStep>(*options.ranks, training_, network_->groups(),
+                                                            type_of_matrices(options.student), order_)
                                : nullptr),
           optimizer_(network_->groups(), make_update_rule(optimizer_options(training_)), update_mode(),
                      [this](std::size_t group) { return !ranks_ || ranks_->owns(group); }) {
@@ -179,8 +180,10 @@ class CausalLmStudent final : public Student {
         content.adam_steps = optimizer_.steps();
         content.canonical_config = network_->canonical_config();
         ModelExport model = network_->model_export(exported_special_tokens());
+        RankStep::Collected collected = ranks_ ? ranks_->collect_state() : RankStep::Collected();
         for (Parameter& parameter : model.parameters) {
-            parameter.master = host_copy(parameter.master);
+            const auto other = std::ranges::find(collected.masters, parameter.name, &NamedTensor::name);
+            parameter.master = other != collected.masters.end() ? other->tensor : host_copy(parameter.master);
         }
         model.tokenizer_folder = tokenizer_.files;
         content.weights = trained_masters(model.parameters);
@@ -188,7 +191,7 @@ class CausalLmStudent final : public Student {
             return write_model_folder(folder, model);
         };
         if (ranks_) {
-            content.optimizer = ranks_->collect_state();
+            content.optimizer = std::move(collected.optimizer);
         } else {
             content.optimizer = optimizer_.state();
             for (NamedTensor& named : content.optimizer) {
@@ -216,7 +219,9 @@ class CausalLmStudent final : public Student {
         for (ParameterGroup& group : network_->groups()) {
             for (Parameter& parameter : group.parameters) {
                 if (parameter.trainable && parameter.saved != parameter.master.scalar_type()) {
-                    parameter.master.copy_(parameter.master.to(parameter.saved));
+                    if (!parameter.converted->alone) {  // otherwise the copy is rounded
+                        parameter.master.copy_(parameter.master.to(parameter.saved));
+                    }
                     rounded = true;
                 }
             }
@@ -266,6 +271,12 @@ class CausalLmStudent final : public Student {
         if (ranks_) {
             ranks_->arrive_all();
         }
+    }
+
+    /// In forward. Ternary ones are made of the masters.
+    [[nodiscard]] torch::ScalarType type_of_matrices(const StudentSpec& spec) const {
+        return spec.quantization == Quantization::ternary ? master_type(network_->dtype())
+                                                          : to_scalar_type(network_->dtype());
     }
 
     [[nodiscard]] StagingOptions staging_options(bool with_teacher) const {

@@ -72,10 +72,11 @@ std::vector<std::uint32_t> owners_of(std::span<const ParameterGroup> groups, std
 }  // namespace
 
 RankStep::RankStep(RankExchange& ranks, const TrainingSpec& training, std::span<const ParameterGroup> groups,
-                   std::shared_ptr<GradientOrder> order)
+                   torch::ScalarType compute, std::shared_ptr<GradientOrder> order)
     : ranks_(ranks),
       groups_(training.gradient_groups),
       sharded_(training.shard_optimizer),
+      compute_(compute),
       owners_(owners_of(groups, ranks.count())),
       masters_(masters_of(groups)),
       order_(std::move(order)),
@@ -87,7 +88,7 @@ std::vector<RankStep::Master> RankStep::masters_of(std::span<const ParameterGrou
     for (std::size_t group = 0; group < groups.size(); ++group) {
         for (const Parameter& parameter : groups[group].parameters) {
             if (parameter.trainable) {
-                masters.push_back({parameter.master, group});
+                masters.push_back({parameter.master, group, parameter, groups[group].name == "embedding"});
             }
         }
     }
@@ -263,7 +264,7 @@ void RankStep::share_weights() {
     for (std::size_t group = 0; group < owners_.size(); ++group) {
         optimizer_->apply(group);
         for (; master < masters_.size() && masters_[master].group == group; ++master) {
-            const Tensor& tensor = masters_[master].tensor;
+            const Tensor tensor = shared_weight(masters_[master]);
             const bool on_cpu = tensor.device().is_cpu();
             if (owners_[group] != ranks_.rank()) {
                 const Tensor host = on_cpu ? tensor : torch::empty(tensor.sizes(), tensor.scalar_type());
@@ -281,7 +282,30 @@ void RankStep::share_weights() {
     }
 }
 
+bool RankStep::leaves_to_owner(const Master& master) const {
+    const Parameter& parameter = master.parameter;
+    // Norms and tables read their masters. An export in a third dtype rounds the master, not the copy.
+    return sharded_ && compute_ != master.tensor.scalar_type() && master.tensor.dim() >= 2 && !master.in_table_group &&
+           (parameter.saved == compute_ || parameter.saved == master.tensor.scalar_type());
+}
+
+Tensor RankStep::shared_weight(const Master& master) const {
+    if (!leaves_to_owner(master)) {
+        return master.tensor;
+    }
+    return owns(master.group) ? compute_weight(master.parameter, compute_) : drop_master(master.parameter, compute_);
+}
+
 void RankStep::arrive(std::size_t group) {
+    for (const Master& master : masters_) {
+        if (master.group == group && leaves_to_owner(master) && !owns(group)) {
+            drop_master(master.parameter, compute_);
+        }
+    }
+    receive_weights(group);
+}
+
+void RankStep::receive_weights(std::size_t group) {
     if (weights_[group].empty()) {
         return;
     }
@@ -301,7 +325,7 @@ void RankStep::arrive(std::size_t group) {
 
 void RankStep::arrive_all() {
     for (std::size_t group = 0; group < weights_.size(); ++group) {
-        arrive(group);
+        receive_weights(group);
     }
 }
 
@@ -332,32 +356,47 @@ StepOfAll RankStep::sum(const StepSums& mine, RankCounters figures) {
     return all;
 }
 
-NamedTensors RankStep::collect_state() {
+RankStep::Collected RankStep::collect_state() {
     const Word word = Word::state;
     for (std::uint32_t other = 1; sharded_ && ranks_.rank() == 0 && other < ranks_.count(); ++other) {
         ranks_.send(std::as_bytes(std::span(&word, 1)), other);
     }
-    NamedTensors all;
+    Collected all;
+    const auto collect = [&](std::size_t group, const Tensor& like) {
+        if (owns(group)) {
+            return host_copy(like);
+        }
+        Tensor received = torch::empty(like.sizes(), like.scalar_type());
+        ranks_.receive(writable_bytes_of(received), owners_[group]);
+        return received;
+    };
+    for (const Master& master : masters_) {
+        if (leaves_to_owner(master) && !owns(master.group)) {
+            all.masters.push_back({master.parameter.name, collect(master.group, master.tensor)});
+        }
+    }
     for (std::size_t group = 0; group < owners_.size(); ++group) {
         for (NamedTensor& state : optimizer_->state_of(group)) {
-            if (owns(group)) {
-                state.tensor = host_copy(state.tensor);
-            } else {
-                state.tensor = torch::empty(state.tensor.sizes(), state.tensor.scalar_type());
-                ranks_.receive(writable_bytes_of(state.tensor), owners_[group]);
-            }
-            all.push_back(std::move(state));
+            all.optimizer.push_back({std::move(state.name), collect(group, state.tensor)});
         }
     }
     return all;
 }
 
 void RankStep::send_state() {
+    const auto send = [this](const Tensor& tensor) {
+        const Tensor host = tensor.detach().to(torch::kCPU);
+        ranks_.send(bytes_of(host), 0);
+    };
+    for (const Master& master : masters_) {
+        if (leaves_to_owner(master) && owns(master.group)) {
+            send(master.tensor);
+        }
+    }
     for (std::size_t group = 0; group < owners_.size(); ++group) {
         for (const NamedTensor& state : optimizer_->state_of(group)) {
             if (owns(group)) {
-                const Tensor host = state.tensor.to(torch::kCPU);
-                ranks_.send(bytes_of(host), 0);
+                send(state.tensor);
             }
         }
     }

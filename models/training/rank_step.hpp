@@ -27,14 +27,16 @@ namespace distilld::models {
 ///
 /// With training.shard_optimizer (ZeRO-1: Rajbhandari et al., arXiv 1910.02054), each parameter group has an owner
 /// among the ranks. Only the owner gets the group's gradient, keeps its optimizer state and updates it. It sends the
-/// others the new weights.
+/// others the new weights: of a matrix that forward reads in another dtype only the copy in that dtype, so that from
+/// the first step on, only the owner has its master.
 ///
 /// Compute thread, but for arrive(). Calls block until the other ranks have come as far, and throw what the exchange
 /// throws.
 class RankStep {
   public:
+    /// `compute`: the dtype of matrices in forward; the masters' if forward reads those.
     RankStep(RankExchange& ranks, const TrainingSpec& training, std::span<const ParameterGroup> groups,
-             std::shared_ptr<GradientOrder> order);
+             torch::ScalarType compute, std::shared_ptr<GradientOrder> order);
     RankStep(const RankStep&) = delete;
     RankStep& operator=(const RankStep&) = delete;
     /// Abandons the exchange if it is under way.
@@ -58,15 +60,21 @@ class RankStep {
     /// With shard_optimizer: applies the pending updates of the groups that this rank owns, and begins to exchange the
     /// new weights.
     void share_weights();
-    /// Waits for the group's new weights. One thread at a time.
+    /// Before the group's forward: waits for its new weights, and drops what is left to their owner. One thread at a
+    /// time.
     void arrive(std::size_t group);
+    /// Waits for all new weights.
     void arrive_all();
     /// Ends a step. Figures of this rank get the time that complete() has waited since the run began, and the
     /// optimizer stage's busy time loses it.
     [[nodiscard]] StepOfAll sum(const StepSums& mine, RankCounters figures);
 
-    /// On rank 0, between steps: copies in host memory of LayeredOptimizer::state(), from all ranks.
-    [[nodiscard]] NamedTensors collect_state();
+    struct Collected {
+        NamedTensors optimizer;  ///< LayeredOptimizer::state()
+        NamedTensors masters;    ///< those that this rank has dropped
+    };
+    /// On rank 0, between steps: copies in host memory, from all ranks.
+    [[nodiscard]] Collected collect_state();
     /// On the others, after the last step: until rank 0 has its copies, or is gone.
     void attend_last_snapshot() noexcept;
 
@@ -74,6 +82,8 @@ class RankStep {
     struct Master {
         torch::Tensor tensor;
         std::size_t group = 0;  ///< of parameters
+        Parameter parameter;    ///< shares the tensor
+        bool in_table_group = false;
     };
 
     struct MovingWeight {
@@ -88,10 +98,16 @@ class RankStep {
     /// until then.
     void launch();
     void send_state();
+    void receive_weights(std::size_t group);
+    /// Whether only the owner of the master keeps it.
+    [[nodiscard]] bool leaves_to_owner(const Master& master) const;
+    /// What the owner sends after an update, and where the others receive it.
+    [[nodiscard]] torch::Tensor shared_weight(const Master& master) const;
 
     RankExchange& ranks_;
     std::uint32_t groups_;  ///< of micro-batches
     bool sharded_;
+    torch::ScalarType compute_;
     std::vector<std::uint32_t> owners_;  ///< of parameter groups
     std::vector<Master> masters_;        ///< the trained ones, in forward order
     std::shared_ptr<GradientOrder> order_;

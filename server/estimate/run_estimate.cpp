@@ -117,7 +117,14 @@ MemoryEstimate memory_of(const JobSpec& spec, const EstimateInputs& inputs, cons
     const std::uint32_t ranks = spec.training.ranks;
     MemoryEstimate memory;
     // Frozen weights exist once per rank. For trained ones forward makes a 16-bit copy, which backward keeps.
-    memory.weights = saturating_product(ranks, counts.frozen * element + counts.trained * (kMaster + (bf16 ? 2 : 0)));
+    // Of a matrix with such a copy, one rank has the master if they share the optimizer's work.
+    const bool leaves_masters =
+        spec.training.shard_optimizer && bf16 && spec.student.quantization != Quantization::ternary;
+    const std::uint64_t left = leaves_masters ? counts.trained - counts.trained_tables : 0;
+    memory.weights =
+        saturating_sum(saturating_product(left, kMaster),
+                       saturating_product(ranks, counts.frozen * element + counts.trained * (bf16 ? 2 : 0) +
+                                                     (counts.trained - left) * kMaster));
     memory.gradients =
         saturating_product(ranks * models::gradient_sums(training_of_rank(spec.training)), counts.trained * kMaster);
     memory.optimizer =

@@ -90,7 +90,8 @@ TEST(Ranks, KeepOnlyTheirPartOfTheOptimizersState) {
     const auto network = make_student_network(options.student, options.training, torch::kCPU).value();
     std::vector<std::vector<bool>> owned(4);
     on_ranks(4, [&](RankExchange& ranks) {
-        const RankStep step(ranks, options.training, network->groups(), std::make_shared<GradientOrder>());
+        const RankStep step(ranks, options.training, network->groups(), torch::kFloat,
+                            std::make_shared<GradientOrder>());
         for (std::size_t group = 0; group < network->groups().size(); ++group) {
             owned[ranks.rank()].push_back(step.owns(group));
         }
@@ -98,6 +99,43 @@ TEST(Ranks, KeepOnlyTheirPartOfTheOptimizersState) {
     for (std::size_t group = 0; group < network->groups().size(); ++group) {
         EXPECT_EQ(std::ranges::count_if(owned, [&](const auto& of_rank) { return of_rank[group]; }), 1) << group;
     }
+}
+
+TEST(Ranks, LeaveMastersOfMatricesToTheirOwners) {
+    CausalLmStudentOptions options = random_options(/*tied=*/false);
+    options.student.dtype = Dtype::bf16;
+    options.training.shard_optimizer = true;
+    on_ranks(2, [&](RankExchange& ranks) {
+        const auto network = make_student_network(options.student, options.training, torch::kCPU).value();
+        RankStep step(ranks, options.training, network->groups(), torch::kBFloat16, std::make_shared<GradientOrder>());
+        LayeredOptimizer optimizer(network->groups(), make_adamw({}), UpdateMode::lazy,
+                                   [&](std::size_t group) { return step.owns(group); });
+        step.set_optimizer(optimizer);
+        std::size_t dropped = 0;
+        for (int pass = 0; pass < 2; ++pass) {
+            optimizer.finish_step(0.1, 1, /*others_have_some=*/true);
+            step.share_weights();
+            for (std::size_t group = 0; group < network->groups().size(); ++group) {
+                step.arrive(group);
+            }
+        }
+        const auto fresh = make_student_network(options.student, options.training, torch::kCPU).value();
+        for (std::size_t group = 0; group < network->groups().size(); ++group) {
+            for (std::size_t i = 0; i < network->groups()[group].parameters.size(); ++i) {
+                const Parameter& parameter = network->groups()[group].parameters[i];
+                const Parameter& expected = fresh->groups()[group].parameters[i];
+                const bool keeps = step.owns(group) || group == 0 || parameter.master.dim() == 1;
+                EXPECT_EQ(parameter.master.storage().nbytes() == parameter.master.nbytes(), keeps) << parameter.name;
+                EXPECT_EQ(parameter.master.isnan().any().item<bool>(), !keeps) << parameter.name;
+                EXPECT_EQ(parameter.master.sizes(), expected.master.sizes());
+                EXPECT_TRUE(torch::equal(compute_weight(parameter, torch::kBFloat16),
+                                         compute_weight(expected, torch::kBFloat16)))
+                    << parameter.name;
+                dropped += keeps ? 0 : 1;
+            }
+        }
+        EXPECT_GT(dropped, 0U);
+    });
 }
 
 TEST(Ranks, PutGradientsIntoBuckets) {

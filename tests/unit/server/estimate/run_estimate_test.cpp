@@ -72,6 +72,13 @@ TEST(RunEstimate, CountsTheStudentOncePerRank) {
     EXPECT_EQ(two.memory->runtime, 2 * one.memory->runtime);
     spec.training.shard_optimizer = true;
     EXPECT_EQ(estimate_run(spec, inputs_of()).memory->optimizer, one.memory->optimizer);
+    EXPECT_EQ(estimate_run(spec, inputs_of()).memory->weights, two.memory->weights) << "forward reads the masters";
+    spec.student.dtype = Dtype::bf16;
+    const std::uint64_t shared = estimate_run(spec, inputs_of()).memory->weights;
+    spec.training.shard_optimizer = false;
+    const std::uint64_t apart = estimate_run(spec, inputs_of()).memory->weights;
+    EXPECT_LT(shared, apart) << "one rank has the masters of matrices";
+    EXPECT_GT(shared, apart * 2 / 3) << "both have those of tables, and all copies";
 }
 
 TEST(RunEstimate, F12SizesAtTheirMaximumAreNotFew) {
