@@ -54,10 +54,10 @@ def shapes_of(config):
         yield f"{name}mlp.down_proj.weight", [hidden, inner]
 
 
-def write_teacher(folder):
+def write_teacher(folder, layers):
     """A model folder with random weights in bf16. Returns their bytes."""
     folder.mkdir()
-    config = config_of(TEACHER)
+    config = config_of({**TEACHER, "num_hidden_layers": layers})
     (folder / "config.json").write_text(json.dumps({**config, "torch_dtype": "bfloat16"}))
     source = random.Random(1)
     entries, end = {}, 0
@@ -147,6 +147,9 @@ def main():
     parser.add_argument("--distilld", default="build/release/bin/distilld", help="the program")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--steps", type=int, default=8, help="per run")
+    parser.add_argument(
+        "--layers", type=int, default=TEACHER["num_hidden_layers"], help="of the teacher, 13M parameters each"
+    )
     parser.add_argument("--placement", action="append", choices=PLACEMENTS, help="may be repeated; all by default")
     arguments = parser.parse_args()
     arguments.program = pathlib.Path(arguments.distilld).resolve()
@@ -162,7 +165,7 @@ def main():
                 for _ in range(rows)
             )
         )
-        teacher = write_teacher(root / "teacher") / 2**20
+        teacher = write_teacher(root / "teacher", arguments.layers) / 2**20
         _, students = measure(arguments, root, data, None)
         reference = sum(worker["pss"] for worker in students) + teacher
         found = {}
