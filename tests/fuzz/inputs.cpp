@@ -18,6 +18,7 @@ const std::vector<Target>& targets() {
         {"store", read_store, store_seeds},
         {"checkpoint", read_checkpoint, checkpoint_seeds},
         {"messages", read_messages, message_seeds},
+        {"link", read_link, link_seeds},
     };
     return rows;
 }

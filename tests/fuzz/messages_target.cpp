@@ -1,7 +1,10 @@
 // What worker and service say to each other: a worker may be another version, or at its end.
+#include <cstdint>
 #include <tuple>
 
 #include "base/utf8.hpp"
+#include "server/protocol/numbered_link.hpp"
+#include "server/protocol/relay_messages.hpp"
 #include "server/protocol/worker_protocol.hpp"
 #include "tests/fuzz/targets.hpp"
 #include "tests/support/field_filler.hpp"
@@ -57,6 +60,39 @@ std::vector<std::string> message_seeds() {
         R"("files":{"roots":["/r"]}})");
     seeds.emplace_back(R"({"type":"progress","loss":null,"step":18446744073709551615,"tokens":-1})");
     seeds.emplace_back("{\"type\":\"log\",\"message\":\"\xE9\\ud800\"}");
+    return seeds;
+}
+
+void read_link(std::string_view input) {
+    // As the service does with the frames of a relay (server/supervisor/remote_worker.cpp).
+    NumberedLink link({"job_1", 1}, 3, 7);
+    link.connect();
+    std::uint64_t received = 3;
+    for (const std::string_view frame : parts_of(input)) {
+        const auto taken = link.take(frame);
+        demand(link.received() >= received, "numbers grow");
+        received = link.received();
+        if (!accepted(taken)) {
+            return;
+        }
+        if (taken->line) {
+            static_cast<void>(decode_message<kFromRelay>(to_valid_utf8(*taken->line)));
+            static_cast<void>(decode_message<kToRelay>(to_valid_utf8(*taken->line)));
+        }
+        link.confirm(received);
+        while (link.next()) {
+        }
+    }
+}
+
+std::vector<std::string> link_seeds() {
+    const std::string border(kBorder);
+    const std::string greeting = R"({"type":"greeting","version":1,"job":"job_1","attempt":1,"received":7})";
+    std::vector<std::string> seeds{greeting, greeting + border + R"({"type":"ack","number":7})"};
+    for (const char* line : {R"({"type":"log","level":"info","message":"m"})", R"({"type":"output","line":"l"})",
+                             R"({"type":"end","exit_code":1,"stderr_tail":"t","error":""})", R"({"type":"kill"})"}) {
+        seeds.push_back(greeting + border + "{\"type\":\"message\",\"number\":4}\n" + line);
+    }
     return seeds;
 }
 

@@ -49,5 +49,7 @@ void read_checkpoint(std::string_view input);
 std::vector<std::string> checkpoint_seeds();
 void read_messages(std::string_view input);
 std::vector<std::string> message_seeds();
+void read_link(std::string_view input);
+std::vector<std::string> link_seeds();
 
 }  // namespace distilld::fuzz
