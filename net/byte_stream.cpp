@@ -11,14 +11,12 @@
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/ssl/error.hpp>
-#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <cerrno>
-#include <optional>
 #include <tuple>
 #include <utility>
 
+#include "net/byte_stream_layers.hpp"
 #include "pipeline/async/tuple.hpp"
 
 namespace distilld {
@@ -66,17 +64,6 @@ ssize_t look_at(int socket) {
 }
 
 }  // namespace
-
-struct ByteStream::Streams {
-    Streams(Socket socket, asio::ssl::context* context) : tcp(std::move(socket)) {
-        if (context != nullptr) {
-            tls.emplace(tcp, *context);
-        }
-    }
-
-    boost::beast::tcp_stream tcp;
-    std::optional<asio::ssl::stream<boost::beast::tcp_stream&>> tls;
-};
 
 ByteStream::ByteStream(Socket socket, asio::ssl::context* tls)
     : streams_(std::make_unique<Streams>(std::move(socket), tls)) {}

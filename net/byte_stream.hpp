@@ -67,6 +67,7 @@ class ByteStream {
     boost::asio::awaitable<Transfer> drain_some(boost::asio::mutable_buffer into);
 
   private:
+    friend struct WebSocketLayers;
     struct Streams;
     std::unique_ptr<Streams> streams_;
 };

@@ -5,7 +5,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <utility>
 
-#include "net/byte_stream.hpp"
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/tuple.hpp"
 
@@ -81,6 +80,14 @@ asio::awaitable<FetchResult<HttpConnector::Addresses>> HttpConnector::resolve() 
 }
 
 asio::awaitable<FetchResult<std::unique_ptr<HttpConnection>>> HttpConnector::connect() {
+    auto stream = co_await open();
+    if (!stream) {
+        co_return stream.error();
+    }
+    co_return std::make_unique<HttpConnection>(std::move(**stream));
+}
+
+asio::awaitable<FetchResult<std::unique_ptr<ByteStream>>> HttpConnector::open() {
     const auto targets = co_await resolve();
     if (!targets) {
         co_return targets.error();
@@ -109,9 +116,9 @@ asio::awaitable<FetchResult<std::unique_ptr<HttpConnection>>> HttpConnector::con
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     socket.set_option(asio::socket_base::keep_alive(true), ignored);
-    ByteStream stream(std::move(socket), url_.tls ? tls_.get() : nullptr);
-    if (stream.is_secure()) {
-        const auto shaken = co_await stream.handshake_with(url_.host);
+    auto stream = std::make_unique<ByteStream>(std::move(socket), url_.tls ? tls_.get() : nullptr);
+    if (stream->is_secure()) {
+        const auto shaken = co_await stream->handshake_with(url_.host);
         if (shaken.failure) {
             throw_if_aborted(shaken.failure);
             // An error from OpenSSL is a refusal; one from the socket is a lost connection.
@@ -120,7 +127,7 @@ asio::awaitable<FetchResult<std::unique_ptr<HttpConnection>>> HttpConnector::con
                               "TLS handshake failed: " + shaken.why);
         }
     }
-    co_return std::make_unique<HttpConnection>(std::move(stream));
+    co_return stream;
 }
 
 }  // namespace distilld

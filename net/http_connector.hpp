@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "net/byte_stream.hpp"
 #include "net/endpoint_url.hpp"
 #include "net/host_resolver.hpp"
 #include "net/http_connection.hpp"
@@ -26,6 +27,9 @@ class HttpConnector {
     HttpConnector(boost::asio::any_io_executor executor, HostResolver& resolver, EndpointUrl url,
                   std::shared_ptr<boost::asio::ssl::context> tls, std::shared_ptr<TrafficCounters> traffic,
                   std::chrono::milliseconds connect_limit);
+
+    /// Only the stream, for another protocol. See connect().
+    boost::asio::awaitable<FetchResult<std::unique_ptr<ByteStream>>> open();
 
     /// Tries the host's addresses in order. Fails with `connection` (also for an unknown host) or `rejected` (TLS
     /// refusal). Has no deadline of its own. Throws operation_aborted when cancelled.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/problem.hpp"
+#include "net/web_socket.hpp"
 #include "server/http/caller.hpp"
 
 namespace distilld::http {
@@ -66,12 +67,24 @@ class BodyStream {
     virtual boost::asio::awaitable<std::optional<std::string>> next() = 0;
 };
 
+/// What speaks over a WebSocket. The session calls take() and next(), one call of each at a time, and cancels them when
+/// the client has left or the server stops.
+class MessagePeer {
+  public:
+    virtual ~MessagePeer() = default;
+    /// A message of the client; the next one is read afterwards. A value ends the connection.
+    virtual boost::asio::awaitable<std::optional<WebSocketClose>> take(std::string message) = 0;
+    /// The next message to the client; with `closed`, the connection ends instead.
+    virtual boost::asio::awaitable<WebSocketMessage> next() = 0;
+};
+
 struct Response {
     unsigned status = 200;
     std::string content_type = "application/json";
     Headers headers;
     std::string body;
     std::unique_ptr<BodyStream> stream;                ///< if set, sent in place of body, chunked
+    std::shared_ptr<MessagePeer> messages = nullptr;   ///< if set, the connection becomes a WebSocket of its route
     std::shared_ptr<const void> until_sent = nullptr;  ///< released when the answer has been sent, or cannot be
     /// Size of the stream, if known: announced instead of chunking. The stream yields exactly this size or fails.
     std::optional<std::uint64_t> content_length{};

@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -50,6 +51,11 @@ struct Route {
     /// Answered, once per connection, even if the server has reached max_connections. For short answers.
     bool vital = false;
     Right right = Right::by_method;
+    /// Maximum bytes of a message; above 0, the route is for WebSockets, and its handler answers with
+    /// http::Response::messages or a refusal.
+    std::size_t message_limit = 0;
+    /// Decides in place of the server's; null = the server's.
+    std::shared_ptr<Authenticator> authenticator{};
 };
 
 /// Called for each answer to a method other than GET and HEAD, refusals included. Must not block.

@@ -112,8 +112,8 @@ std::string take_target(const HttpHead& message, const SessionContext& context, 
 /// log it.
 bool refused_at_the_door(const RequestHead& head, const SessionContext& context, IncomingRequest& incoming) {
     Authentication verdict;
-    if (context.options.authenticator) {
-        verdict = context.options.authenticator->judge(head);
+    if (const auto authenticator = context.authenticator_of(head.route)) {
+        verdict = authenticator->judge(head);
     }
     std::erase_if(incoming.request.headers,
                   [](const auto& header) { return beast::iequals(header.first, "authorization"); });

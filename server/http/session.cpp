@@ -10,6 +10,7 @@
 #include "server/http/response_writer.hpp"
 #include "server/http/stream_writer.hpp"
 #include "server/http/watches.hpp"
+#include "server/http/web_socket_session.hpp"
 
 namespace distilld::http {
 namespace {
@@ -104,8 +105,17 @@ asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
     Reply reply = std::move(incoming.reply);
     std::optional<http::Response> answer = std::move(incoming.refusal);
     const auto caller = incoming.request.caller;
+    const auto authenticator = context_->authenticator_of(incoming.route);
     if (!answer && caller) {
-        answer = context_->options.authenticator->revocation(*caller);  // during the read of the body
+        answer = authenticator->revocation(*caller);  // during the read of the body
+    }
+    const std::size_t message_limit = incoming.route != nullptr ? incoming.route->message_limit : 0;
+    std::optional<std::string> socket_key;
+    if (!answer && message_limit > 0) {
+        socket_key = web_socket_key(incoming.request);
+        if (!socket_key || connection_.buffer.size() > 0) {  // messages follow the answer
+            answer = upgrade_required();
+        }
     }
     if (!answer) {
         auto deadline = context_->options.handler_timeout;
@@ -114,9 +124,8 @@ asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
         }
         auto calling = call_handler(connection_, *incoming.route, std::move(incoming.request), deadline, reply.label());
         if (incoming.body && caller) {
-            auto outcome =
-                co_await run_until(std::move(calling), until_revoked(context_->options.authenticator, *caller));
-            answer = outcome ? std::move(*outcome) : context_->options.authenticator->revocation(*caller);
+            auto outcome = co_await run_until(std::move(calling), until_revoked(authenticator, *caller));
+            answer = outcome ? std::move(*outcome) : authenticator->revocation(*caller);
         } else {
             answer = co_await std::move(calling);
         }
@@ -131,10 +140,15 @@ asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
     if (context_->stopping) {
         reply.keep_alive = false;
     }
-    if (answer->stream && !reply.head && context_->streams >= context_->options.max_streams) {
+    const bool lasts = (answer->stream && !reply.head) || answer->messages;
+    if (lasts && context_->streams >= context_->options.max_streams) {
         // Streams last for hours: without a limit of their own they would take every connection.
         answer = make_problem(503, "the server has no free stream");
         answer->headers.emplace_back("Retry-After", "10");
+    }
+    if (answer->messages) {
+        co_await pass_messages(std::move(answer->messages), *std::move(socket_key), message_limit, std::move(reply));
+        co_return false;
     }
     if (answer->stream && !reply.head) {
         co_return co_await send_stream(std::move(*answer), std::move(reply), caller);
@@ -171,6 +185,14 @@ asio::awaitable<bool> Session::send_stream(http::Response response, Reply reply,
         write_stream(connection_, *context_, std::move(response.stream), chunked, std::move(caller), reply.label());
     const bool whole = co_await std::move(streaming);
     co_return whole&& reply.keep_alive;
+}
+
+asio::awaitable<void> Session::pass_messages(std::shared_ptr<http::MessagePeer> peer, std::string key,
+                                             std::size_t message_limit, Reply reply) {
+    ++context_->streams;
+    const ScopeExit counted([this] { --context_->streams; });
+    context_->observe(reply, 101);
+    co_await serve_web_socket(connection_, *context_, std::move(peer), std::move(key), message_limit, reply.label());
 }
 
 asio::awaitable<void> Session::close(bool linger) {

@@ -34,6 +34,8 @@ class Session {
     boost::asio::awaitable<bool> answer(IncomingRequest incoming);
     boost::asio::awaitable<bool> send(http::Response response, Reply reply);
     boost::asio::awaitable<bool> send_stream(http::Response response, Reply reply, std::optional<http::Caller> caller);
+    boost::asio::awaitable<void> pass_messages(std::shared_ptr<http::MessagePeer> peer, std::string key,
+                                               std::size_t message_limit, Reply reply);
     boost::asio::awaitable<void> close(bool linger);
 
     std::shared_ptr<SessionContext> context_;

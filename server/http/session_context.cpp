@@ -24,6 +24,10 @@ std::string SessionContext::next_request_id() {
     return request_id_prefix + "-" + number.data();
 }
 
+const std::shared_ptr<Authenticator>& SessionContext::authenticator_of(const Route* route) const {
+    return route != nullptr && route->authenticator ? route->authenticator : options.authenticator;
+}
+
 void SessionContext::observe(const Reply& reply, unsigned status, std::string_view made) const {
     if (observer) {
         observer(reply.method, reply.pattern, status, std::chrono::steady_clock::now() - reply.started);

@@ -3,6 +3,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,8 @@ struct SessionContext {
 
     /// request_id_prefix and a running number.
     [[nodiscard]] std::string next_request_id();
+    /// Who decides about requests for a route (null = none); null: everyone may ask.
+    [[nodiscard]] const std::shared_ptr<Authenticator>& authenticator_of(const Route* route) const;
     /// Calls the observer, and the auditor for methods other than GET and HEAD. `made`: Location of what the answer
     /// created; empty = nothing.
     void observe(const Reply& reply, unsigned status, std::string_view made = {}) const;

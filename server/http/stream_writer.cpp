@@ -25,16 +25,6 @@ bool streams_are_over(const SessionContext& context) {
     return context.stopping && Clock::now() >= context.streams_end;
 }
 
-asio::awaitable<void> until_streams_are_over(SessionContext& context) {
-    while (!streams_are_over(context)) {
-        auto wake = Condition::kNever;
-        if (context.stopping) {
-            wake = context.streams_end;
-        }
-        co_await context.stop_changed.wait(wake);
-    }
-}
-
 asio::awaitable<void> until_either(asio::awaitable<void> one, asio::awaitable<void> other) {
     co_await run_until(std::move(one), std::move(other));
 }
@@ -70,6 +60,16 @@ asio::awaitable<error_code> write_chunk(Connection& connection, std::string piec
 }
 
 }  // namespace
+
+asio::awaitable<void> until_streams_are_over(SessionContext& context) {
+    while (!streams_are_over(context)) {
+        auto wake = Condition::kNever;
+        if (context.stopping) {
+            wake = context.streams_end;
+        }
+        co_await context.stop_changed.wait(wake);
+    }
+}
 
 asio::awaitable<bool> write_stream(Connection& connection, SessionContext& context,
                                    std::unique_ptr<http::BodyStream> body, bool chunked,

@@ -10,6 +10,9 @@
 
 namespace distilld::http {
 
+/// Returns when the time of streams is over, because the server stops.
+boost::asio::awaitable<void> until_streams_are_over(SessionContext& context);
+
 /// Sends each piece of a body at once, `chunked` or as it is. False if it was cut off because the peer left, the key of
 /// `caller` was revoked, the server stops, or the body failed (logged with `label`). The end is then not marked, so the
 /// client can tell.

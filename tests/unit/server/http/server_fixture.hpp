@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "pipeline/async/condition.hpp"
 #include "server/http/http_server.hpp"
 
 namespace distilld::test {
@@ -69,6 +70,36 @@ class Ticks final : public http::BodyStream {
     int left_;
     bool wait_at_end_;
     std::shared_ptr<Log> log_;
+};
+
+/// Answers each message; "end" ends the connection from here, "bad" is one that may not come.
+class Echo final : public http::MessagePeer {
+  public:
+    explicit Echo(const boost::asio::any_io_executor& executor) : changed_(executor) {}
+    boost::asio::awaitable<std::optional<WebSocketClose>> take(std::string message) override {
+        if (message == "bad") {
+            co_return WebSocketClose{4001, "that was bad"};
+        }
+        said_.push_back(std::move(message));
+        changed_.notify();
+        co_return std::nullopt;
+    }
+    boost::asio::awaitable<WebSocketMessage> next() override {
+        while (said_.empty()) {
+            co_await changed_.wait();
+        }
+        WebSocketMessage message;
+        message.text = "you said " + said_.front();
+        if (said_.front() == "end") {
+            message.closed = WebSocketClose{4002, "the end"};
+        }
+        said_.erase(said_.begin());
+        co_return message;
+    }
+
+  private:
+    Condition changed_;
+    std::vector<std::string> said_;
 };
 
 class HttpServer : public ::testing::Test {
@@ -219,6 +250,13 @@ class HttpServer : public ::testing::Test {
                              co_return response;
                          },
                          true});
+        http::Route echo{"GET", "/echo", [](http::Request) -> boost::asio::awaitable<http::Response> {
+                             http::Response response;
+                             response.messages = std::make_shared<Echo>(co_await boost::asio::this_coro::executor);
+                             co_return response;
+                         }};
+        echo.message_limit = 100;
+        table.push_back(std::move(echo));
         table.push_back({"GET", "/ticks", [log](http::Request) -> boost::asio::awaitable<http::Response> {
                              http::Response response;
                              response.content_type = "text/event-stream";

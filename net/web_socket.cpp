@@ -1,0 +1,133 @@
+#include "net/web_socket.hpp"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/beast/core/buffers_to_string.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/message.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/websocket/ssl.hpp>
+#include <boost/beast/websocket/stream.hpp>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "net/byte_stream_layers.hpp"
+#include "net/http_connection.hpp"
+#include "pipeline/async/deadline.hpp"
+#include "pipeline/async/tuple.hpp"
+
+namespace distilld {
+
+/// Its layers, for this file.
+struct WebSocketLayers {
+    static ByteStream::Streams& of(ByteStream& stream) { return *stream.streams_; }
+};
+
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace bhttp = boost::beast::http;
+namespace ws = boost::beast::websocket;
+using boost::system::error_code;
+
+constexpr std::chrono::seconds kCloseDeadline{2};
+constexpr std::chrono::seconds kOpenDeadline{30};
+constexpr std::size_t kMaxReasonBytes = 123;  // RFC 6455, section 5.5.1
+
+template <class Layer>
+class LayeredWebSocket final : public WebSocket {
+  public:
+    LayeredWebSocket(ByteStream& stream, Layer& layer, WebSocketLimits limits)
+        : stream_(stream), socket_(layer), limits_(limits) {
+        stream_.expires_never();  // the socket has a timer of its own
+        socket_.set_option(ws::stream_base::timeout{kOpenDeadline, limits.silence, true});
+        socket_.read_message_max(limits.message_bytes);
+        socket_.text(true);
+    }
+
+    asio::awaitable<error_code> accept(std::string key) override {
+        bhttp::request<bhttp::empty_body> request(bhttp::verb::get, "/", 11);
+        request.set(bhttp::field::host, "-");
+        request.set(bhttp::field::upgrade, "websocket");
+        request.set(bhttp::field::connection, "Upgrade");
+        request.set(bhttp::field::sec_websocket_key, key);
+        request.set(bhttp::field::sec_websocket_version, "13");
+        const auto accepted = co_await socket_.async_accept(request, kTuple);
+        co_return std::get<0>(accepted);
+    }
+
+    asio::awaitable<Opened> open(std::string host, std::string target, std::string bearer,
+                                 std::string user_agent) override {
+        socket_.set_option(ws::stream_base::decorator([&bearer, &user_agent](ws::request_type& request) {
+            request.set(bhttp::field::authorization, "Bearer " + bearer);
+            request.set(bhttp::field::user_agent, user_agent);
+        }));
+        ws::response_type answer;
+        const auto opened = co_await socket_.async_handshake(answer, host, target, kTuple);
+        Opened result;
+        result.failure = std::get<0>(opened);
+        throw_if_aborted(result.failure);
+        if (result.failure) {
+            result.status = result.failure == ws::error::upgrade_declined ? answer.result_int() : 0;
+            result.challenge = std::string(answer[bhttp::field::www_authenticate]);
+        }
+        co_return result;
+    }
+
+    asio::awaitable<WebSocketMessage> read() override {
+        WebSocketMessage message;
+        beast::flat_buffer buffer(limits_.message_bytes);
+        const auto read = co_await socket_.async_read(buffer, kTuple);
+        message.failure = std::get<0>(read);
+        // What fails after the peer's close frame says less than that.
+        if (const ws::close_reason& why = socket_.reason(); message.failure && why) {
+            message.closed = WebSocketClose{why.code, std::string(why.reason.data(), why.reason.size())};
+        } else if (!message.failure) {
+            message.text = beast::buffers_to_string(buffer.data());
+        }
+        throw_if_aborted(message.failure);
+        co_return message;
+    }
+
+    asio::awaitable<error_code> write(std::string text) override {
+        const auto failure = co_await with_deadline(write_all(std::move(text)), limits_.write);
+        co_return failure.value_or(asio::error::make_error_code(asio::error::timed_out));
+    }
+
+    asio::awaitable<void> close(WebSocketClose why) override {
+        ws::close_reason reason(ws::close_code(why.code), std::string_view(why.reason).substr(0, kMaxReasonBytes));
+        static_cast<void>(co_await with_deadline(say_close(reason), kCloseDeadline));
+        stream_.close();
+    }
+
+  private:
+    asio::awaitable<error_code> write_all(std::string text) {
+        const auto written = co_await socket_.async_write(asio::buffer(text), kTuple);
+        throw_if_aborted(std::get<0>(written));
+        co_return std::get<0>(written);
+    }
+
+    asio::awaitable<void> say_close(ws::close_reason reason) {
+        const auto closed = co_await socket_.async_close(reason, kTuple);
+        static_cast<void>(closed);
+    }
+
+    ByteStream& stream_;
+    ws::stream<Layer&> socket_;
+    WebSocketLimits limits_;
+};
+
+}  // namespace
+
+std::unique_ptr<WebSocket> make_web_socket(ByteStream& stream, WebSocketLimits limits) {
+    auto& layers = WebSocketLayers::of(stream);
+    if (layers.tls) {
+        return std::make_unique<LayeredWebSocket<asio::ssl::stream<beast::tcp_stream&>>>(stream, *layers.tls, limits);
+    }
+    return std::make_unique<LayeredWebSocket<beast::tcp_stream>>(stream, layers.tcp, limits);
+}
+
+}  // namespace distilld
