@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "server/cli/command_line.hpp"
@@ -22,6 +23,11 @@ int execute(const HealthcheckCommand& command);
 
 /// The service starts itself with this for an estimate (server/jobs/checks/estimate_process.hpp). Not for people.
 inline constexpr const char* kEstimateArgument = "answer-estimate";
+
+/// What launchers start on other machines (server/supervisor/relay.hpp); the arguments follow this word, in reverse
+/// order as CLI11 takes them. Not for people.
+inline constexpr const char* kAttemptArgument = "attempt";
+int execute_attempt(std::vector<std::string> arguments);
 
 /// Writes to stdout and flushes.
 void print(const std::string& text);

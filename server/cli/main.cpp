@@ -1,6 +1,7 @@
 // distilld: control plane and command line. Does not link libtorch; distilld-worker does.
 #include <cstdio>
 #include <exception>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,10 @@ int main(int argc, char** argv) {
     try {
         if (argc == 2 && std::string_view(argv[1]) == kEstimateArgument) {
             return distilld::answer_estimate(distilld::kWorkerProtocolFd);
+        }
+        if (argc >= 2 && std::string_view(argv[1]) == kAttemptArgument) {
+            return execute_attempt(
+                std::vector<std::string>(std::reverse_iterator(argv + argc), std::reverse_iterator(argv + 2)));
         }
         const auto line = parse_command_line(std::vector<std::string>(argv + 1, argv + argc));
         std::fputs(line.out.c_str(), stdout);

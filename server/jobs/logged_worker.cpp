@@ -21,21 +21,21 @@ constexpr double kLoggedPerSecond = 1 << 10;
 
 class LoggedWorker final : public WorkerProcess {
   public:
-    LoggedWorker(asio::any_io_executor executor, WorkerProcessOptions options, std::shared_ptr<JobLogs> logs)
-        : logs_(std::move(logs)) {
-        options.stderr_sink = [this](const std::string& line) {
+    LoggedWorker(std::shared_ptr<JobLogs> logs, const MakeLoudWorker& make_worker, bool adopted)
+        : logs_(std::move(logs)), adopted_(adopted) {
+        worker_ = make_worker([this](const std::string& line) {
             if (limit_.take(static_cast<double>(line.size() + 1), std::chrono::steady_clock::now())) {
                 tell_what_is_missing();
                 log::info("worker", line);
             }
             logs_->append(job_id_, "stderr", line);
-        };
-        worker_ = make_ranked_worker(executor, [executor, options] { return make_worker_process(executor, options); });
+        });
     }
 
     asio::awaitable<Result<WorkerExit>> run(WorkerStart start, EventHandler on_event) override {
         job_id_ = start.job_id;
-        logs_->append(job_id_, "info", start.resume ? "a worker is started, to resume" : "a worker is started");
+        const char* begun = start.resume ? "a worker is started, to resume" : "a worker is started";
+        logs_->append(job_id_, "info", adopted_ ? "the service is back; the worker has gone on" : begun);
         EventHandler handler = [this, on_event = std::move(on_event)](const WorkerEvent& event) {
             keep(event);
             on_event(event);
@@ -70,12 +70,18 @@ class LoggedWorker final : public WorkerProcess {
     }
 
     std::shared_ptr<JobLogs> logs_;
+    bool adopted_;
     std::string job_id_;
     RateLimit limit_{kLoggedAtOnce, kLoggedPerSecond};
     std::unique_ptr<WorkerProcess> worker_;  // last: its sink uses the others
 };
 
 }  // namespace
+
+std::unique_ptr<WorkerProcess> make_logged_worker(std::shared_ptr<JobLogs> logs, const MakeLoudWorker& make_worker,
+                                                  bool adopted) {
+    return std::make_unique<LoggedWorker>(std::move(logs), make_worker, adopted);
+}
 
 WorkerFactory make_logged_workers(WorkerProcessOptions options, std::shared_ptr<JobLogs> logs) {
     return [options = std::move(options), logs = std::move(logs)](asio::any_io_executor executor, const Slot& slot) {
@@ -84,7 +90,10 @@ WorkerFactory make_logged_workers(WorkerProcessOptions options, std::shared_ptr<
         if (!slot.device.empty()) {
             there.environment.push_back("CUDA_VISIBLE_DEVICES=" + slot.device);
         }
-        return std::make_unique<LoggedWorker>(std::move(executor), std::move(there), logs);
+        return make_logged_worker(logs, [&](WorkerOutput::LineSink sink) {
+            there.stderr_sink = std::move(sink);
+            return make_ranked_worker(executor, [executor, there] { return make_worker_process(executor, there); });
+        });
     };
 }
 

@@ -57,7 +57,7 @@ struct ChildFds {
 };
 
 /// Where and how the child is run.
-struct Place {
+struct ChildPlace {
     CoreSet cores;
     int nice = 0;  ///< added to the parent's nice value
 };
@@ -86,7 +86,7 @@ void prefer_to_be_killed() {
 
 /// Runs between fork and exec, so only async-signal-safe calls: other threads' locks may never be released.
 [[noreturn]] void become(const char* program, char* const* arguments, char* const* environment, ChildFds fds,
-                         pid_t parent, int fd_limit, const Place& place) {
+                         pid_t parent, int fd_limit, const ChildPlace& place) {
     const auto fail = [&fds](bool of_cores = false) {
         const StartFailure failure{errno, of_cores};
         [[maybe_unused]] const ssize_t written = ::write(fds.report, &failure, sizeof(failure));
@@ -176,7 +176,7 @@ Result<Child> start_child(const std::filesystem::path& program, const std::vecto
     const bool known = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 1U << 20;
     const int fd_limit = known ? static_cast<int>(limit.rlim_cur) : 1 << 16;
 
-    const Place place{CoreSet(cores), nice};
+    const ChildPlace place{CoreSet(cores), nice};
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
     if (pid < 0) {

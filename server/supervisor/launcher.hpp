@@ -6,9 +6,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "server/supervisor/attempt_record.hpp"
 #include "server/supervisor/slot.hpp"
 #include "server/supervisor/worker_process.hpp"
 
@@ -28,6 +30,9 @@ struct Node {
 struct Attempt {
     std::string job_id;
     Slot slot;
+    std::uint64_t number = 0;  ///< of the job's starts, from 1
+    /// What the service stores about it, for workers that outlive the service.
+    std::shared_ptr<AttemptRecord> record{};
 };
 
 /// Starts the workers of the service, wherever they run. One executor, the manager's.
@@ -37,6 +42,15 @@ class Launcher {
 
     /// A worker that has not been started. Throws if it cannot be made.
     virtual std::unique_ptr<WorkerProcess> make(boost::asio::any_io_executor executor, const Attempt& attempt) = 0;
+
+    /// Whether workers go on when the service ends.
+    [[nodiscard]] virtual bool outlives_service() const { return false; }
+    /// A worker that an earlier run of the service has started; its record says where. Only if they outlive it.
+    virtual std::unique_ptr<WorkerProcess> adopt(boost::asio::any_io_executor executor, const Attempt& attempt) {
+        return make(std::move(executor), attempt);
+    }
+    /// The attempts to adopt are adopted.
+    virtual void all_adopted() {}
 
     /// The machines. `running`: ids of the jobs with a worker.
     virtual boost::asio::awaitable<Result<std::vector<Node>>> nodes(std::vector<std::string> running) = 0;

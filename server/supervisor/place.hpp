@@ -1,0 +1,34 @@
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/job_attempt.hpp"
+
+namespace distilld {
+
+/// What a relay (`distilld attempt`) needs to know.
+struct RelayOrder {
+    JobAttempt attempt;  ///< for names: the relay learns it from the service
+    std::string token;   ///< secret: only the relay may read it
+};
+
+/// Where one attempt of a job runs outside of this process: its relay, and below that its worker. One executor.
+class Place {
+  public:
+    virtual ~Place() = default;
+
+    /// Asks for the relay, which may start much later. Returns the place's name, with which the launcher finds it again
+    /// after a restart of the service. Once per attempt, so not for one that is adopted.
+    virtual boost::asio::awaitable<Result<std::string>> begin(RelayOrder order) = 0;
+
+    /// Returns in the launcher's words once the place is gone for good, and not before, whatever fails meanwhile. After
+    /// begin(). Cancellation throws operation_aborted.
+    virtual boost::asio::awaitable<std::string> ended() = 0;
+
+    /// Ends the place, now and by force, without waiting for that. Does nothing before begin() has returned.
+    virtual void cancel() = 0;
+};
+
+}  // namespace distilld
