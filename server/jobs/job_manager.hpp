@@ -39,8 +39,9 @@ class JobManager {
     /// Puts the jobs that ran when the service last ended back into the queue (to be resumed) and starts work.
     boost::asio::awaitable<void> start();
 
-    /// Takes no more jobs, cancels the running ones with a checkpoint, puts them back into the queue and returns when
-    /// their workers have ended. Workers that still run at the stop limit are killed.
+    /// Takes no more jobs. Workers that outlive the service go on. Otherwise cancels the running jobs with a
+    /// checkpoint, puts them back into the queue and returns when their workers have ended. Workers that still run at
+    /// the stop limit are killed.
     boost::asio::awaitable<void> stop();
 
     /// Returns when the manager's thread has had a turn: it is not stuck.

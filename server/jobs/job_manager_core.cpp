@@ -37,7 +37,7 @@ PathClaims claims_of_job(const api::Job& job, const std::shared_ptr<const JobSpe
 }
 
 /// Makes the table's form of an unfinished job from the store, when the service starts.
-RestoredJob restored_job(const StoredJob& stored) {
+RestoredJob restored_job(const StoredJob& stored, bool outlives_service) {
     const auto& job = stored.job;
     RestoredJob restored{job.id, claims_of_job(job, stored.spec)};
     restored.begun = !job.started_at.empty();
@@ -46,6 +46,8 @@ RestoredJob restored_job(const StoredJob& stored) {
     const bool resumed = pausing && job.status_reason && job.status_reason->code == kResumedByUser;
     restored.paused = job.state == api::JobState::paused || (pausing && !resumed);
     restored.cancel_requested = job.cancel_requested;
+    restored.adopted = outlives_service && restored.running && !stored.attempt_token.empty();
+    restored.resumed = resumed;
     restored.resume = stored.resume;
     restored.place = {job.priority, stored.number};
     return restored;
@@ -111,7 +113,9 @@ JobManager::Core::Core(JobManagerOptions options_in, std::unique_ptr<JobStore> s
 
 JobManager::Core::~Core() {
     asio::post(io, [this] {
-        running.kill_all();
+        if (!launcher->outlives_service()) {
+            running.kill_all();
+        }
         io.stop();
     });
     thread.join();
@@ -134,19 +138,22 @@ void JobManager::Core::start() {
         table.restore_ended(job.id, claims_of_job(job, stored_spec(job.resolved_spec_json)));
     });
     for (const auto& stored : journal.restore()) {
-        table.restore(restored_job(stored));
+        table.restore(restored_job(stored, launcher->outlives_service()), steady_clock::now());
     }
     table.start();
     ready = true;
     show_counts();
     pump();
+    launcher->all_adopted();
 }
 
 asio::awaitable<void> JobManager::Core::stop() {
     ready = false;
-    table.stop(steady_clock::now());
+    table.stop(steady_clock::now(), launcher->outlives_service());
     pump();
-    co_await running.join();
+    if (!launcher->outlives_service()) {
+        co_await running.join();
+    }
 }
 
 bool JobManager::Core::is_ready() {
@@ -245,6 +252,13 @@ std::optional<WorkerOutcome> JobManager::Core::kept_from_its_places(const std::s
     outcome.kind = WorkerOutcome::Kind::failed;
     outcome.reason = {"invalid_input", api::describe(claim_violation(*taken))};
     return outcome;
+}
+
+void JobManager::Core::on(const AdoptWorkerAction& action) {
+    if (const auto outcome = running.adopt(action.id)) {
+        table.on_ended(action.id, *outcome, steady_clock::now());
+    }
+    retry_later();
 }
 
 void JobManager::Core::on(const TellWorkerAction& action) {

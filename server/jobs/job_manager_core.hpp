@@ -116,6 +116,7 @@ struct JobManager::Core {
   private:
     void run_thread();
     void on(const StartWorkerAction& action);
+    void on(const AdoptWorkerAction& action);
     void on(const TellWorkerAction& action);
     void on(const KillWorkerAction& action);
     void on(const StoreStateAction& action);

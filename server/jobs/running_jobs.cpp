@@ -1,6 +1,7 @@
 #include "server/jobs/running_jobs.hpp"
 
 #include <algorithm>
+#include <boost/asio/steady_timer.hpp>
 #include <exception>
 #include <ranges>
 #include <utility>
@@ -8,7 +9,9 @@
 #include "api/job_spec_json.hpp"
 #include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/run_on.hpp"
+#include "pipeline/async/tuple.hpp"
 #include "server/jobs/store/event_records.hpp"
+#include "server/jobs/store/journal_attempt.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld {
@@ -21,6 +24,12 @@ WorkerOutcome not_started(const char* code, std::string why) {
     outcome.kind = WorkerOutcome::Kind::not_started;
     outcome.reason = {code, std::move(why)};
     return outcome;
+}
+
+void forget_attempt(StoredJob& stored) {
+    stored.attempt_token.clear();
+    stored.attempt_place.clear();
+    stored.attempt_received = 0;
 }
 
 void log_failure(const std::exception_ptr& failure) {
@@ -44,40 +53,58 @@ RunningJobs::RunningJobs(asio::any_io_executor executor, asio::any_io_executor d
     show_slots();
 }
 
-std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resume,
-                                                const std::optional<MicroBatches>& split) {
+WorkerStart RunningJobs::order_of(const std::string& id, bool resume) {
     WorkerStart start;
     start.resume = resume;
     start.job_id = id;
-    std::uint32_t sequence_length = 0;
-    bool newly_split = false;
-    std::unique_ptr<WorkerProcess> worker;
-    try {
-        start.spec_json = journal_.get(id).value().resolved_spec_json;
-    } catch (const ErrorException& error) {
-        return not_started("store_unavailable", error.what());
-    }
+    start.spec_json = journal_.get(id).value().resolved_spec_json;
     start.spec = journal_.spec(id);  // if it is not valid, the worker says why
-    if (start.spec) {
-        const TrainingSpec& training = start.spec->training;
-        sequence_length = start.spec->dataset.sequence_length;
-        newly_split = split && *split != MicroBatches{training.batch_size, training.micro_batches};
-    }
-    const Slot* slot = slots_.take(id);
+    return start;
+}
+
+std::optional<WorkerOutcome> RunningJobs::make_active(const WorkerStart& start, bool adopted) {
+    const Slot* slot = slots_.take(start.job_id);
     if (slot == nullptr) {
         return not_started(kWorkerNotStarted, "no slot is free");
     }
+    const JobAttempt attempt{start.job_id, start.attempt};
+    const Attempt wanted{start.job_id, *slot, start.attempt, make_attempt_record(journal_, attempt)};
+    std::unique_ptr<WorkerProcess> worker;
     try {
-        worker = launcher_.make(executor_, {id, *slot});
+        worker = adopted ? launcher_.adopt(executor_, wanted) : launcher_.make(executor_, wanted);
     } catch (const std::exception& error) {
-        slots_.release(id);
+        slots_.release(start.job_id);
         return not_started(kWorkerNotStarted, std::string("no worker can be made: ") + error.what());
     }
     show_slots();
-    start.attempt = journal_.job(id).attempt + 1;
-    const JobAttempt attempt{id, start.attempt};
-    const auto active = std::make_shared<Active>(Active{
+    auto& job = journal_.edit(start.job_id).job;
+    job.slot = slot->number;
+    job.cores = slot->cores;
+    job.device = slot->device;
+    const std::uint32_t sequence_length = start.spec ? start.spec->dataset.sequence_length : 0;
+    active_[start.job_id] = std::make_shared<Active>(Active{
         std::move(worker), RunRecorder(attempt, sequence_length, options_.metrics_interval, journal_, metrics_)});
+    metrics_.run_started(start.job_id);
+    return std::nullopt;
+}
+
+std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resume,
+                                                const std::optional<MicroBatches>& split) {
+    WorkerStart start;
+    try {
+        start = order_of(id, resume);
+    } catch (const ErrorException& error) {
+        return not_started("store_unavailable", error.what());
+    }
+    bool newly_split = false;
+    if (start.spec) {
+        const TrainingSpec& training = start.spec->training;
+        newly_split = split && *split != MicroBatches{training.batch_size, training.micro_batches};
+    }
+    start.attempt = journal_.job(id).attempt + 1;
+    if (auto failed = make_active(start, false)) {
+        return failed;
+    }
     auto& stored = journal_.edit(id);
     if (const auto submitted = api::parse_rfc3339(stored.job.created_at); submitted && stored.job.started_at.empty()) {
         const std::chrono::duration<double> waited = std::chrono::system_clock::now() - *submitted;
@@ -88,25 +115,40 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
     stored.job.state = api::JobState::running;
     stored.job.attempt = start.attempt;
     stored.job.started_at = now_text();
-    stored.job.slot = slot->number;
-    stored.job.cores = slot->cores;
-    stored.job.device = slot->device;
+    forget_attempt(stored);  // an earlier one may not have been ended by us
     if (auto& reason = stored.job.status_reason; reason && reason->since.empty()) {
         reason.reset();  // a wait is over when the worker has begun
     }
-    active_[id] = active;
     if (stored.job.max_concurrent) {
         tell(id, SetLimitCommand{*stored.job.max_concurrent});
     }
-    metrics_.run_started(id);
     if (newly_split) {
         take_micro_batches(start, *split);
         journal_.set_resolved_spec(id, start.spec_json, start.spec);
         metrics_.update([](ServiceCounts& counts) { ++counts.worker_oom_restarts; });
     }
     journal_.append(id, state_record(stored.job));
-    auto running = run_job(id, active, std::move(start));
+    auto running = run_job(id, active_.at(id), std::move(start));
     static_cast<void>(runs_.spawn(std::move(running)));  // closed only when none is started
+    return std::nullopt;
+}
+
+std::optional<WorkerOutcome> RunningJobs::adopt(const std::string& id) {
+    WorkerStart start;
+    try {
+        start = order_of(id, journal_.stored(id).resume);
+    } catch (const ErrorException& error) {
+        return not_started("store_unavailable", error.what());
+    }
+    start.attempt = journal_.job(id).attempt;
+    if (auto failed = make_active(start, true)) {
+        return failed;
+    }
+    if (const auto limit = journal_.job(id).max_concurrent) {
+        tell(id, SetLimitCommand{*limit});
+    }
+    auto running = run_job(id, active_.at(id), std::move(start));
+    static_cast<void>(runs_.spawn(std::move(running)));
     return std::nullopt;
 }
 
@@ -182,12 +224,20 @@ asio::awaitable<void> RunningJobs::run_job(std::string id, std::shared_ptr<Activ
         outcome.reason.message = std::move(trouble);
     }
     if (!active->run.is_current()) {
+        journal_.release(id);
         co_return;  // the job has another worker by now, or has ended
     }
     active_.erase(id);
     metrics_.run_ended(id);
     free_slot(id);
     callbacks_.on_ended(id, outcome);
+    journal_.release(id);  // a remote worker's last event, and what became of the job
+    // That must be on disk before the worker's relay is told that all is over.
+    asio::steady_timer pause(executor_);
+    while (launcher_.outlives_service() && !journal_.is_saved(id)) {
+        pause.expires_after(options_.store_retry);
+        co_await pause.async_wait(kTuple);
+    }
 }
 
 void RunningJobs::show_slots() {
@@ -202,6 +252,7 @@ void RunningJobs::free_slot(const std::string& id) {
     job.slot.reset();
     job.cores.clear();
     job.device.clear();
+    forget_attempt(journal_.edit(id));
 }
 
 }  // namespace distilld

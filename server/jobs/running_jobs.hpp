@@ -43,6 +43,10 @@ class RunningJobs {
     [[nodiscard]] std::optional<WorkerOutcome> start(const std::string& id, bool resume,
                                                      const std::optional<MicroBatches>& split = {});
 
+    /// Takes over the worker of a running job, which an earlier run of the service has started; on_ended() follows. As
+    /// start() if it cannot.
+    [[nodiscard]] std::optional<WorkerOutcome> adopt(const std::string& id);
+
     /// Of the jobs with a worker.
     [[nodiscard]] std::vector<std::string> ids() const;
 
@@ -61,6 +65,10 @@ class RunningJobs {
         std::unique_ptr<WorkerProcess> worker;
         RunRecorder run;
     };
+    /// The order for a worker, from the journal.
+    [[nodiscard]] WorkerStart order_of(const std::string& id, bool resume);
+    /// Makes the worker and its entry in active_; an outcome if it cannot.
+    std::optional<WorkerOutcome> make_active(const WorkerStart& start, bool adopted);
     boost::asio::awaitable<void> run_job(std::string id, std::shared_ptr<Active> active, WorkerStart start);
     /// The code and text of what is wrong with the spec; otherwise sets what the worker may open.
     boost::asio::awaitable<std::optional<FailedEvent>> judge(WorkerStart& start);

@@ -52,6 +52,7 @@ std::vector<StoredJob> JobJournal::restore() {
         live.stored = stored;
         live.stored.job.checkpoints.clear();
         live.stored_state = stored.job.state;  // the store found them by it
+        live.saved_received = stored.attempt_received;
         show(stored.job.id, live);
     }
     return jobs;
@@ -276,10 +277,34 @@ void JobJournal::append(const std::string& id, api::JobEvent event) {
     make_room(live);
     count_unsaved(id, live, before);
     show(id, live);
+    if (live.held) {
+        return;
+    }
     if (!trouble_) {  // else retry() writes it with all that waits
         write(id);
     }
     wake_(id);
+}
+
+void JobJournal::hold(const std::string& id) {
+    if (const auto live = live_.find(id); live != live_.end()) {
+        live->second.held = true;
+    }
+}
+
+void JobJournal::release(const std::string& id) {
+    const auto live = live_.find(id);
+    if (live == live_.end() || !std::exchange(live->second.held, false) || live->second.unsaved_events.empty()) {
+        return;
+    }
+    if (!trouble_) {
+        write(id);
+    }
+    wake_(id);
+}
+
+bool JobJournal::save(const std::string& id) {
+    return live_.contains(id) && !trouble_ && write(id);
 }
 
 bool JobJournal::write(const std::string& id) {
@@ -307,6 +332,7 @@ bool JobJournal::write(const std::string& id) {
             counts_.reset();
         }
         live.stored_state = live.stored.job.state;
+        live.saved_received = live.stored.attempt_received;
     }
     live.progress_unsaved = false;
     live.evaluation_unsaved = false;

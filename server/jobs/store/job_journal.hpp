@@ -100,6 +100,16 @@ class JobJournal {
     /// its readers. Keeps in memory what the store refuses.
     void append(const std::string& id, api::JobEvent event);
 
+    /// Keeps the events of a job that had not ended, and its changes, for one transaction at release().
+    void hold(const std::string& id);
+    void release(const std::string& id);
+    /// Writes the changes of a job that has not ended without an event. False: the store refuses.
+    bool save(const std::string& id);
+    /// StoredJob::attempt_received of such a job, as it is in the store.
+    [[nodiscard]] std::uint64_t saved_received(const std::string& id) const { return live_.at(id).saved_received; }
+    /// See StoredJob; for a job that has not ended.
+    [[nodiscard]] const StoredJob& stored(const std::string& id) const { return live_.at(id).stored; }
+
     /// The last write to the store failed.
     [[nodiscard]] bool needs_retry() const { return trouble_; }
     /// Tries to write what waits (or anything). If that works, the trouble is over.
@@ -113,6 +123,8 @@ class JobJournal {
     struct Live {
         StoredJob stored;  ///< without checkpoints, and without specs except a resolved one that is not on disk yet
         bool state_unsaved = false;
+        bool held = false;                 ///< see hold()
+        std::uint64_t saved_received = 0;  ///< StoredJob::attempt_received
         bool progress_unsaved = false;
         bool evaluation_unsaved = false;
         std::vector<api::JobCheckpoint> unsaved_checkpoints;

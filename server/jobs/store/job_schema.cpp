@@ -6,7 +6,7 @@ namespace distilld {
 namespace {
 
 constexpr std::int64_t kApplicationId = 0x64737464;  // "dstd", in the file's header
-constexpr std::int64_t kVersion = 10;
+constexpr std::int64_t kVersion = 11;
 
 // SQLite writes whole rows. Separate tables therefore hold what is written once (the specs, each checkpoint), what
 // changes with the state and what changes with each event, so that writing an event does not grow with the job.
@@ -27,6 +27,9 @@ CREATE TABLE jobs (
     started_at TEXT NOT NULL,
     finished_at TEXT NOT NULL,
     attempt INTEGER NOT NULL,
+    attempt_token TEXT NOT NULL,
+    attempt_place TEXT NOT NULL,
+    attempt_received INTEGER NOT NULL,
     reason_code TEXT,
     reason_message TEXT,
     reason_since TEXT NOT NULL,

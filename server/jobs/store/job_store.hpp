@@ -25,6 +25,10 @@ struct StoredJob {
     bool resume = false;          ///< the next run resumes from the newest checkpoint
     std::string idempotency_key;  ///< empty = none
     std::uint64_t number = 0;     ///< jobs are numbered as they are submitted, from 1; 0 = not stored yet
+    // Of an attempt that outlives the service; see AttemptRecord.
+    std::string attempt_token{};  ///< hash; empty: there is none
+    std::string attempt_place{};
+    std::uint64_t attempt_received = 0;
     /// The parsed resolved spec of a job that has not ended; null: it is not valid (any more). Not stored.
     std::shared_ptr<const JobSpec> spec{};
 };
@@ -91,7 +95,7 @@ class JobStore : public JobReader {
     virtual void ended(const std::function<void(const api::Job&)>& take) = 0;
     /// Number of jobs in each state.
     [[nodiscard]] virtual std::vector<std::pair<api::JobState, std::uint64_t>> counts() = 0;
-    /// Stores the events (one at least) under the job's next sequence numbers, together with the change of the job.
+    /// Stores the events under the job's next sequence numbers, together with the change of the job.
     /// Returns the last sequence number.
     virtual std::uint64_t append_events(std::string_view id, std::span<const api::JobEvent> events,
                                         const JobChange& change) = 0;

@@ -18,7 +18,7 @@ bool has_worker(JobPhase phase) {
 
 }  // namespace
 
-void JobTable::restore(const RestoredJob& job) {
+void JobTable::restore(const RestoredJob& job, Time now) {
     if (mode_ != Mode::restoring) {
         return;
     }
@@ -31,7 +31,9 @@ void JobTable::restore(const RestoredJob& job) {
     claims_.claim(job.id, job.claims);
     place->second.resume = job.resume;
     take_place(place, job.place);
-    if (!job.running && job.paused) {
+    if (job.running && job.adopted) {
+        adopt(place, job, now);
+    } else if (!job.running && job.paused) {
         place->second.intent = {JobWish::pause, JobPhase::resting};
     } else if (!job.running) {
         insert_into_queue(place);
@@ -48,6 +50,18 @@ void JobTable::restore(const RestoredJob& job) {
     }
 }
 
+void JobTable::adopt(Entries::iterator job, const RestoredJob& restored, Time now) {
+    job->second.intent = {JobWish::run, JobPhase::running};
+    workers_.insert(job);
+    actions_.emplace_back(AdoptWorkerAction{job->first});
+    // The order to stop may not have reached it.
+    if (restored.cancel_requested) {
+        order_stop(job, JobWish::cancel, now);
+    } else if (restored.paused || restored.resumed) {
+        order_stop(job, restored.paused ? JobWish::pause : JobWish::resume, now);
+    }
+}
+
 void JobTable::restore_ended(const std::string& id, const PathClaims& claims) {
     if (mode_ == Mode::restoring && !jobs_.contains(id)) {
         claims_.claim(id, claims);
@@ -61,12 +75,15 @@ void JobTable::start() {
     }
 }
 
-void JobTable::stop(Time now) {
+void JobTable::stop(Time now, bool workers_go_on) {
     if (mode_ == Mode::stopping) {
         return;
     }
     mode_ = Mode::stopping;
     for (const auto job : workers_) {
+        if (workers_go_on) {
+            break;
+        }
         ++visited_;
         auto& [wish, phase] = job->second.intent;
         if (phase == JobPhase::running) {

@@ -39,6 +39,10 @@ struct StartWorkerAction {
     bool resume = false;
     std::optional<MicroBatches> split{};  ///< overrides the spec
 };
+/// The job's worker has outlived the service: take it over. Answer as to a start.
+struct AdoptWorkerAction {
+    std::string id;
+};
 /// Give the worker an order. An order to end without a checkpoint may follow one to end with a checkpoint.
 struct TellWorkerAction {
     std::string id;
@@ -69,8 +73,8 @@ struct StoreNoteAction {
 /// The service stops: wake every reader.
 struct WakeReadersAction {};
 
-using JobAction = std::variant<StartWorkerAction, TellWorkerAction, KillWorkerAction, StoreStateAction,
-                               StoreCancelRequestAction, StoreNoteAction, WakeReadersAction>;
+using JobAction = std::variant<StartWorkerAction, AdoptWorkerAction, TellWorkerAction, KillWorkerAction,
+                               StoreStateAction, StoreCancelRequestAction, StoreNoteAction, WakeReadersAction>;
 
 struct JobTableOptions {
     std::uint32_t slots = 1;                  ///< jobs that run at once
@@ -89,7 +93,9 @@ struct RestoredJob {
     bool resume = false;
     bool paused = false;  ///< it is paused or, if it was running, was about to be
     QueuePlace place{};
-    bool begun = false;  ///< it has had a worker
+    bool begun = false;    ///< it has had a worker
+    bool adopted = false;  ///< running: its worker has outlived the service
+    bool resumed = false;  ///< adopted: a pause was withdrawn, and the worker stops for it
 };
 
 /// Decides what becomes of each job that has not ended: who waits, who runs, who is told to stop, and what the end of a
@@ -111,16 +117,17 @@ class JobTable {
     ~JobTable() = default;
 
     // --- events ---
-    /// Before start(), oldest job first.
-    void restore(const RestoredJob& job);
+    /// Before start(), oldest job first. `now`: of the orders that a worker gets again.
+    void restore(const RestoredJob& job, Time now = {});
     /// Before start(): a job that has ended, and what it may have written.
     void restore_ended(const std::string& id, const PathClaims& claims);
     /// The job is deleted: what it has written no longer has an owner.
     void forget(const std::string& id) { claims_.forget(id); }
     /// Jobs may run from now on.
     void start();
-    /// No more jobs are taken or started; running jobs are to stop and to resume at the next start.
-    void stop(Time now);
+    /// No more jobs are taken or started; running jobs are to stop and to resume at the next start, unless their
+    /// workers outlive the service.
+    void stop(Time now, bool workers_go_on = false);
     /// created, existing, valid, or a refusal.
     [[nodiscard]] JobVerdict judge(const JobSubmission& submission) const;
     /// The job is on disk and waits for its turn; a job that had ended resumes with `resume`.
@@ -186,6 +193,7 @@ class JobTable {
         bool operator()(Entries::iterator left, Entries::iterator right) const { return left->first < right->first; }
     };
 
+    void adopt(Entries::iterator job, const RestoredJob& restored, Time now);
     void order_stop(Entries::iterator job, JobWish wish, Time now, LastCheckpoint last = LastCheckpoint::write);
     /// For a job to be cancelled: gives the order if it was not given before.
     void order_skip(Entries::iterator job);

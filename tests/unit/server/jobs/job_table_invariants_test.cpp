@@ -174,6 +174,7 @@ class Checker {
         EXPECT_EQ(it.resume, resumable_.contains(it.id)) << it.id;
         states_[it.id] = api::JobState::running;
     }
+    void check(const AdoptWorkerAction& it) { EXPECT_TRUE(running_.contains(it.id)) << it.id << " has no worker"; }
     void check(const TellWorkerAction& it) {
         EXPECT_TRUE(running_.contains(it.id) || ended_meanwhile(it.id));
         const auto* cancel = std::get_if<CancelCommand>(&it.order);

@@ -105,6 +105,48 @@ TEST(JobTable, RestoresWhatTheLastServiceLeft) {
     EXPECT_FALSE(test::output_user(table, "/cancelled"));
 }
 
+TEST(JobTable, AdoptsWorkersThatOutlivedTheService) {
+    JobTable table({2, 2min});
+    const auto adopted = [](const char* id, bool cancel_requested, bool paused, bool resumed) {
+        RestoredJob job{id, test::writes(std::string("/") + id), true, cancel_requested, false, paused};
+        job.adopted = true;
+        job.resumed = resumed;
+        return job;
+    };
+    table.restore(adopted("ran", false, false, false), kNow);
+    table.restore(adopted("cancelled", true, false, false), kNow);
+    table.restore(adopted("pausing", false, true, false), kNow);
+    table.restore(adopted("resumed", false, false, true), kNow);
+    table.restore({"waited", test::writes("/waited"), false, false, false});
+    table.start();
+    EXPECT_THAT(texts_of(table.poll(kNow)),
+                ElementsAre("adopt ran", "adopt cancelled", "stop cancelled", "adopt pausing", "stop pausing",
+                            "adopt resumed", "stop resumed"))
+        << "more than the slots, and nothing else starts";
+    EXPECT_EQ(test::output_user(table, "/ran"), "ran");
+    table.on_ended("ran", outcome(Kind::finished), kNow);
+    table.on_ended("cancelled", outcome(Kind::cancelled, "", true), kNow);
+    table.on_ended("pausing", outcome(Kind::cancelled, "", true), kNow);
+    EXPECT_THAT(texts_of(table.poll(kNow)),
+                ElementsAre("store ran succeeded", "store cancelled cancelled cancelled_by_user",
+                            "store pausing paused paused_by_user resume", "start waited"));
+    table.on_ended("resumed", outcome(Kind::cancelled, "", true), kNow);
+    EXPECT_THAT(texts_of(table.poll(kNow)), ElementsAre("store resumed queued resume", "start resumed resume"));
+}
+
+TEST(JobTable, LeavesWorkersAloneThatOutliveTheService) {
+    JobTable table(kOneSlot);
+    table.start();
+    table.enqueue("runs", test::writes("/runs"));
+    table.enqueue("waits", test::writes("/waits"));
+    static_cast<void>(table.poll(kNow));
+    table.stop(kNow, true);
+    EXPECT_THAT(texts_of(table.poll(kNow)), ElementsAre("wake"));
+    EXPECT_FALSE(table.next_wakeup().has_value());
+    table.on_ended("runs", outcome(Kind::finished), kNow);
+    EXPECT_THAT(texts_of(table.poll(kNow)), ElementsAre("store runs succeeded")) << "and nothing starts";
+}
+
 TEST(JobTable, F5AJobKeepsWhatItClaimsUntilItEnds) {
     JobTable table(kOneSlot);
     table.restore_ended("finished", test::writes("/alice/finished", "alice"));

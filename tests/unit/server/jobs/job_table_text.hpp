@@ -28,6 +28,7 @@ struct ActionText {
                (it.split ? " " + std::to_string(it.split->batch_size) + "x" + std::to_string(it.split->micro_batches)
                          : "");
     }
+    std::string operator()(const AdoptWorkerAction& it) const { return "adopt " + it.id; }
     std::string operator()(const TellWorkerAction& it) const {
         if (const auto* cancel = std::get_if<CancelCommand>(&it.order)) {
             return "stop " + it.id + (cancel->checkpoint ? "" : " unsaved");
