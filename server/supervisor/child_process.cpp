@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <boost/asio/steady_timer.hpp>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <string_view>
@@ -18,10 +20,15 @@
 
 #include "base/cores.hpp"
 #include "base/files/descriptor.hpp"
+#include "pipeline/async/tuple.hpp"
 #include "server/protocol/worker_protocol.hpp"
 
 namespace distilld {
 namespace {
+
+namespace asio = boost::asio;
+
+constexpr std::chrono::milliseconds kReapPoll{50};
 
 /// Above all descriptors of the child, so that no dup2 overwrites one that is still needed.
 constexpr int kHighFd = 10;
@@ -59,7 +66,8 @@ struct ChildFds {
 /// Where and how the child is run.
 struct ChildPlace {
     CoreSet cores;
-    int nice = 0;  ///< added to the parent's nice value
+    int nice = 0;        ///< added to the parent's nice value
+    bool stdio = false;  ///< its channel is stdin and stdout
 };
 
 /// Why a child could not become its program.
@@ -119,12 +127,13 @@ void prefer_to_be_killed() {
     sigset_t none;
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    if (::dup2(fds.null, STDIN_FILENO) < 0 || ::dup2(fds.output, STDOUT_FILENO) < 0 ||
-        ::dup2(fds.output, STDERR_FILENO) < 0 || ::dup2(fds.channel, kWorkerProtocolFd) < 0) {
+    if (::dup2(place.stdio ? fds.channel : fds.null, STDIN_FILENO) < 0 ||
+        ::dup2(place.stdio ? fds.channel : fds.output, STDOUT_FILENO) < 0 || ::dup2(fds.output, STDERR_FILENO) < 0 ||
+        (!place.stdio && ::dup2(fds.channel, kWorkerProtocolFd) < 0)) {
         fail();
     }
     // Sockets that Asio opened are not close-on-exec; without this the child would hold our listening port.
-    const unsigned first = kWorkerProtocolFd + 1;
+    const unsigned first = kWorkerProtocolFd + (place.stdio ? 0 : 1);
     if (::syscall(SYS_close_range, first, ~0U, kCloseRangeCloexec) != 0) {
         for (int fd = static_cast<int>(first); fd < fd_limit; ++fd) {
             ::fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -139,7 +148,7 @@ void prefer_to_be_killed() {
 
 Result<Child> start_child(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                           const std::vector<std::string>& environment, const std::vector<std::uint32_t>& cores,
-                          int nice) {
+                          int nice, ChannelAt channel_at) {
     const std::string failed = "cannot start " + program.string();
     std::array<int, 2> pair{};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) {
@@ -176,7 +185,7 @@ Result<Child> start_child(const std::filesystem::path& program, const std::vecto
     const bool known = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 1U << 20;
     const int fd_limit = known ? static_cast<int>(limit.rlim_cur) : 1 << 16;
 
-    const ChildPlace place{CoreSet(cores), nice};
+    const ChildPlace place{CoreSet(cores), nice, channel_at == ChannelAt::stdio};
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
     if (pid < 0) {
@@ -204,6 +213,27 @@ Result<Child> start_child(const std::filesystem::path& program, const std::vecto
     child.output = output.release();
     child.exit_event = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
     return child;
+}
+
+asio::awaitable<int> await_child(asio::posix::stream_descriptor& exit_event, pid_t pid) {
+    asio::steady_timer poll(exit_event.get_executor());
+    for (;;) {
+        if (exit_event.is_open()) {
+            const auto waited = co_await exit_event.async_wait(asio::posix::stream_descriptor::wait_read, kTuple);
+            boost::system::error_code ignored;
+            if (std::get<0>(waited)) {
+                exit_event.close(ignored);  // continue by polling
+            }
+        } else {
+            poll.expires_after(kReapPoll);
+            co_await poll.async_wait(kTuple);
+        }
+        int status = 0;
+        const pid_t reaped = ::waitpid(pid, &status, WNOHANG);
+        if (reaped == pid || (reaped < 0 && errno != EINTR)) {
+            co_return reaped < 0 ? 0 : status;
+        }
+    }
 }
 
 int shell_exit_code(int status) {

@@ -2,7 +2,6 @@
 
 #include <sys/wait.h>
 
-#include <boost/asio/steady_timer.hpp>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -11,7 +10,6 @@
 #include <variant>
 
 #include "base/utf8.hpp"
-#include "pipeline/async/tuple.hpp"
 #include "server/protocol/worker_protocol.hpp"
 
 namespace distilld {
@@ -19,7 +17,6 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr std::chrono::milliseconds kReapPoll{50};
 constexpr std::chrono::seconds kOomLooks{1};
 
 /// Tells the supervision that a task has ended, in whatever way.
@@ -205,29 +202,11 @@ asio::awaitable<void> read_output(std::shared_ptr<WorkerRun> run) {
 
 asio::awaitable<void> await_exit(std::shared_ptr<WorkerRun> run) {
     const Part part(*run, &WorkerRun::awaiting_exit);
-    asio::steady_timer poll(run->executor);
-    for (;;) {
-        if (run->exit_event.is_open()) {
-            const auto waited = co_await run->exit_event.async_wait(asio::posix::stream_descriptor::wait_read, kTuple);
-            boost::system::error_code ignored;
-            if (std::get<0>(waited)) {
-                run->exit_event.close(ignored);  // continue by polling
-            }
-        } else {
-            poll.expires_after(kReapPoll);
-            co_await poll.async_wait(kTuple);
-        }
-        int status = 0;
-        const pid_t reaped = ::waitpid(run->pid, &status, WNOHANG);
-        if (reaped == run->pid || (reaped < 0 && errno != EINTR)) {
-            run->send_signal(SIGKILL);  // kill what the child has left in its group
-            run->pid = -1;
-            run->status = reaped < 0 ? 0 : status;
-            const bool by_force = WIFSIGNALED(*run->status) && WTERMSIG(*run->status) == SIGKILL;
-            run->oom_killed = by_force && run->failure.empty() && run->oom_watch.killed_lately();
-            co_return;
-        }
-    }
+    run->status = co_await await_child(run->exit_event, run->pid);
+    run->send_signal(SIGKILL);  // kill what the child has left in its group
+    run->pid = -1;
+    const bool by_force = WIFSIGNALED(*run->status) && WTERMSIG(*run->status) == SIGKILL;
+    run->oom_killed = by_force && run->failure.empty() && run->oom_watch.killed_lately();
 }
 
 }  // namespace distilld
