@@ -1,9 +1,11 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,20 @@ struct MetricsSpec {
     std::string otlp_url;         ///< URL of an OpenTelemetry collector; empty = as the environment says
 };
 
+/// What a cluster gives to the job. The service reads it; a worker does not.
+struct PlacementSpec {
+    std::uint32_t nodes = 1;
+    std::uint32_t ranks_per_node = 1;
+    std::uint32_t cores = 0;                       ///< per rank; 0 = one per thread
+    std::uint64_t memory = 0;                      ///< bytes per node; 0 = as the cluster says
+    std::uint32_t gpus = 0;                        ///< per node
+    std::string partition;                         ///< empty = the cluster's default
+    std::chrono::milliseconds time_limit{};        ///< 0 = the partition's
+    std::map<std::string, std::string> options{};  ///< further options of the cluster by name, such as "account"
+
+    [[nodiscard]] std::uint32_t ranks() const noexcept { return nodes * ranks_per_node; }
+};
+
 struct JobSpec {
     std::string name = "job";
     JobKind kind = JobKind::train;
@@ -51,6 +67,7 @@ struct JobSpec {
     EvalSpec eval;
     CheckpointSpec checkpoint;
     MetricsSpec metrics;
+    std::optional<PlacementSpec> placement;
     std::string output;      ///< for a generate job, the store
     bool resume = true;      ///< continue from the newest checkpoint of the same run, if there is one
     bool overwrite = false;  ///< allows replacing checkpoints and a model of another run
