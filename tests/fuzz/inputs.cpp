@@ -19,6 +19,7 @@ const std::vector<Target>& targets() {
         {"checkpoint", read_checkpoint, checkpoint_seeds},
         {"messages", read_messages, message_seeds},
         {"link", read_link, link_seeds},
+        {"slurm", read_slurm, slurm_seeds},
     };
     return rows;
 }

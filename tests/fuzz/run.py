@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Fuzzes what reads the input of others, target by target: the answers of teachers by protocol (fuzz_teacher_answers),
-and requests, answers, job specs, safetensors headers, stores, checkpoints and the worker's messages (fuzz_inputs).
+and requests, answers, job specs, safetensors headers, stores, checkpoints, the worker's messages and what Slurm prints
+(fuzz_inputs).
 
     run.py --program build/asan/bin/fuzz_inputs [--seconds 30] [--jobs 2] [--corpus FOLDER] [TARGET ...]
 

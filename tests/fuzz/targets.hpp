@@ -51,5 +51,7 @@ void read_messages(std::string_view input);
 std::vector<std::string> message_seeds();
 void read_link(std::string_view input);
 std::vector<std::string> link_seeds();
+void read_slurm(std::string_view input);
+std::vector<std::string> slurm_seeds();
 
 }  // namespace distilld::fuzz
