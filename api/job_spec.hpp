@@ -42,6 +42,9 @@ struct MetricsSpec {
     std::string otlp_url;         ///< URL of an OpenTelemetry collector; empty = as the environment says
 };
 
+/// Limit of ranks on all nodes of a job.
+inline constexpr std::uint32_t kMaxPlacedRanks = 1024;
+
 /// What a cluster gives to the job. The service reads it; a worker does not.
 struct PlacementSpec {
     std::uint32_t nodes = 1;

@@ -7,9 +7,10 @@
 
 namespace distilld::api {
 
-/// The rows below /student and below /teacher, in the order of the documentation: parts of spec_table().
+/// The rows below /student, /teacher and /placement, in the order of the documentation: parts of spec_table().
 [[nodiscard]] std::vector<SpecField> student_fields();
 [[nodiscard]] std::vector<SpecField> teacher_fields();
+[[nodiscard]] std::vector<SpecField> placement_fields();
 
 /// Limit of the names of tensors, in bytes, and of their number in a list.
 inline constexpr std::size_t kMaxTensorName = 256;
@@ -25,5 +26,8 @@ inline constexpr TextForm kTeacherNameForm{
     .complaint = "must be 1 to 64 letters, digits, _ and -",
 };
 [[nodiscard]] bool is_teacher_name(std::string_view text);
+
+/// Whether an option of a cluster's command may have this name, such as "account".
+[[nodiscard]] bool is_cluster_option(std::string_view name);
 
 }  // namespace distilld::api

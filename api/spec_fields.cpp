@@ -45,6 +45,10 @@ std::vector<SpecSection> sections() {
         {.pointer = "/eval"},
         {.pointer = "/checkpoint"},
         {.pointer = "/metrics"},
+        {.pointer = "/placement",
+         .open = [](JobSpec& spec) { spec.placement.emplace(); },
+         .present = [](const JobSpec& spec) { return spec.placement.has_value(); },
+         .help = "what the job gets from a cluster (docs/cluster.md); without it, one node and one core per thread"},
     };
 }
 
@@ -415,8 +419,9 @@ std::vector<SpecField> metrics_fields() {
 const SpecTable& spec_table() {
     static const SpecTable table = [] {
         SpecTable made{sections(), {}};
-        for (const auto rows : {document_fields, student_fields, teacher_fields, dataset_fields, training_fields,
-                                eval_fields, checkpoint_fields, metrics_fields, last_document_fields}) {
+        for (const auto rows :
+             {document_fields, student_fields, teacher_fields, dataset_fields, training_fields, eval_fields,
+              checkpoint_fields, metrics_fields, placement_fields, last_document_fields}) {
             std::ranges::move(rows(), std::back_inserter(made.fields));
         }
         return made;

@@ -32,6 +32,8 @@ struct SectionOf<CheckpointSpec> : SectionAt<&JobSpec::checkpoint> {};
 template <>
 struct SectionOf<MetricsSpec> : SectionAt<&JobSpec::metrics> {};
 template <>
+struct SectionOf<PlacementSpec> : SectionAt<&JobSpec::placement> {};
+template <>
 struct SectionOf<LoraSpec> {
     using Root = JobSpec;
     static auto* in(auto& spec) { return spec.student.lora ? &*spec.student.lora : nullptr; }

@@ -252,6 +252,27 @@ void ranks_share_the_groups(SpecReading& reading) {
     }
 }
 
+/// A cluster starts these ranks, and each is one worker.
+void placed_ranks_share_the_groups(SpecReading& reading) {
+    const std::uint32_t ranks = reading.spec.placement->ranks();
+    if (ranks <= 1) {
+        return;
+    }
+    const char* const pointer = reading.spec.placement->nodes > 1 ? "/placement/nodes" : "/placement/ranks_per_node";
+    if (!trains(reading)) {
+        reading.violate(pointer, "conflict", "gives several ranks, but a generate job is one process: leave it out");
+    } else if (ranks > kMaxPlacedRanks) {
+        reading.violate(pointer, "conflict",
+                        "gives " + std::to_string(ranks) + " ranks with /placement/ranks_per_node, but at most " +
+                            std::to_string(kMaxPlacedRanks) + " train together");
+    } else if (reading.spec.training.ranks > 1) {
+        reading.violate("/training/ranks", "conflict",
+                        "is for one machine, and /placement gives ranks too: leave it out");
+    } else if (const auto conflict = conflict_of_ranks(reading.spec.student, reading.spec.training, ranks)) {
+        reading.violate(conflict->pointer, "conflict", conflict->why);
+    }
+}
+
 /// Both fields name the same number.
 void held_out_rows_are_said_once(SpecReading& reading) {
     JobSpec& spec = reading.spec;
@@ -297,6 +318,7 @@ constexpr SpecRule kRules[] = {
     {"/output", samples_have_their_fields},
     {"/output", generating_has_its_own_defaults},
     {"/metrics/otlp_url", generating_tells_no_figures},
+    {"/placement/ranks_per_node", placed_ranks_share_the_groups},
 };
 
 }  // namespace

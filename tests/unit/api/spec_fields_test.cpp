@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -41,9 +43,10 @@ std::string spec_with(const std::vector<Override>& changes) {
 
 /// What has to stand in the spec for the field to have a place: a section that is not there by default.
 std::vector<Override> place_of(const SpecField& field) {
-    constexpr std::string_view kOptional = "/student/lora";
-    if (field.section() == kOptional) {
-        return {{std::string(kOptional), "{}"}};
+    for (const char* optional : {"/student/lora", "/placement"}) {
+        if (field.section() == optional) {
+            return {{optional, "{}"}};
+        }
     }
     if (field.pointer == "/student/quantize_modules") {
         return {{"/student/quantization", "ternary"}};
@@ -67,6 +70,9 @@ std::vector<Override> needed_by(const SpecField& field) {
     }
     if (field.pointer == "/training/ranks") {
         return {{"/training/gradient_groups", "64"}, {"/training/micro_batches", "64"}};
+    }
+    if (field.pointer == "/placement/nodes" || field.pointer == "/placement/ranks_per_node") {
+        return {{"/training/gradient_groups", "1024"}, {"/training/micro_batches", "1024"}};
     }
     if (field.pointer == "/dataset/overflow") {
         return {{"/dataset/packing", "documents"}};
@@ -246,6 +252,55 @@ TEST(SpecRules, WhatIsQuantizedLearns) {
               "/student/quantize_modules: names modules to quantize: give quantization too");
     EXPECT_THAT(refusal({{"/student/quantization", "ternary"}, {"/student/lora", "{}"}}),
                 ::testing::StartsWith("/student/quantization: applies to trained weights, but lora"));
+}
+
+TEST(SpecRules, RanksOfAClusterShareTheGroups) {
+    const auto refusal = [](const std::vector<Override>& changes) {
+        return describe(parse_job_spec(spec_with(changes)).error());
+    };
+    std::vector<Override> four{{"/placement/nodes", "2"},
+                               {"/placement/ranks_per_node", "2"},
+                               {"/training/micro_batches", "8"},
+                               {"/training/gradient_groups", "4"}};
+    const auto spec = parse_job_spec(spec_with(four));
+    ASSERT_TRUE(spec) << describe(spec.error());
+    EXPECT_EQ(spec->placement->ranks(), 4U);
+    four.back().second = "2";
+    EXPECT_THAT(refusal(four),
+                ::testing::StartsWith("/training/gradient_groups: is 2, but must be a multiple of the 4"));
+    four.back().second = "4";
+    four.emplace_back("/training/ranks", "2");
+    EXPECT_EQ(refusal(four), "/training/ranks: is for one machine, and /placement gives ranks too: leave it out");
+    EXPECT_EQ(refusal({{"/placement/nodes", "512"}, {"/placement/ranks_per_node", "4"}}),
+              "/placement/nodes: gives 2048 ranks with /placement/ranks_per_node, but at most 1024 train together");
+    EXPECT_EQ(refusal({{"/kind", "generate"}, {"/teacher/store", "s"}, {"/placement/ranks_per_node", "2"}}),
+              "/placement/ranks_per_node: gives several ranks, but a generate job is one process: leave it out");
+}
+
+TEST(Placement, OptionsAreTextsByName) {
+    const auto spec =
+        parse_job_spec(spec_with({{"/placement", R"({"options": {"account": "lab", "exclusive": ""}})"}}));
+    ASSERT_TRUE(spec) << describe(spec.error());
+    EXPECT_EQ(spec->placement->options, (std::map<std::string, std::string>{{"account", "lab"}, {"exclusive", ""}}));
+    EXPECT_EQ(spec->placement->ranks(), 1U);
+    EXPECT_FALSE(parse_job_spec(spec_with({}))->placement);
+    const auto refusal = [](const std::string& options) {
+        return describe(parse_job_spec(spec_with({{"/placement", "{\"options\": " + options + "}"}})).error());
+    };
+    EXPECT_EQ(refusal(R"({"--account": "a"})"),
+              "/placement/options: has the name '--account'; names have small letters, digits and dashes");
+    EXPECT_THAT(refusal(R"({"account=x --uid": "a"})"), HasSubstr("has the name"));
+    EXPECT_THAT(refusal(R"({"": "a"})"), HasSubstr("has the name"));
+    EXPECT_EQ(refusal(R"({"account": 3})"), "/placement/options: has at 'account' a number, not a text");
+    EXPECT_THAT(refusal(R"({"account": "a\nb"})"), HasSubstr("a control character"));
+    EXPECT_THAT(refusal("{\"account\": \"" + std::string(257, 'a') + "\"}"), HasSubstr("more than 256 bytes"));
+    std::string many = "{\"a\": \"\"";
+    for (int i = 0; i < 32; ++i) {
+        many += ", \"a" + std::to_string(i) + "\": \"\"";
+    }
+    EXPECT_EQ(refusal(many + "}"), "/placement/options: has more than 32 options");
+    EXPECT_THAT(describe(parse_job_spec(spec_with({{"/placement/partition", "a b"}})).error()),
+                HasSubstr("/placement/partition: "));
 }
 
 TEST(MadeUpField, IsReadAndRefused) {

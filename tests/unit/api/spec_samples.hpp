@@ -24,6 +24,9 @@ inline std::optional<boost::json::value> other_value(const api::SpecField& field
         return boost::json::array{boost::json::object{
             {"kind", "mae"}, {"output", "y"}, {"target", "teacher.y"}, {"weight", 2.0}, {"temperature", 1.0}}};
     }
+    if (field.pointer == "/placement/options") {
+        return boost::json::object{{"account", "lab"}};
+    }
     auto schema = field.kind->schema();
     const auto initial = field.kind.initial();
     if (schema.contains("const")) {

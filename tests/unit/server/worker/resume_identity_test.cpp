@@ -23,6 +23,7 @@ JobSpec spec_of_a_run() {
     spec.student.model = "student";
     spec.student.dtype = Dtype::bf16;
     spec.student.lora.emplace();
+    spec.placement.emplace();
     spec.dataset.train = {"data.jsonl"};
     spec.dataset.sequence_length = 8;
     spec.teachers[""].endpoints = {"http://teacher:1"};
