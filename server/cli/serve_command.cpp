@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "server/cli/service_watchdog.hpp"
 #include "server/http/http_server.hpp"
 #include "server/jobs/checks/estimate_process.hpp"
+#include "server/jobs/checks/placement_check.hpp"
 #include "server/jobs/job_manager.hpp"
 #include "server/jobs/logged_worker.hpp"
 #include "server/jobs/metrics/job_metrics.hpp"
@@ -122,6 +124,15 @@ JobManagerOptions manager_options(const ServiceSettings& settings, std::vector<S
     options.heartbeat = settings.server.heartbeat;
     options.stop_limit = workers_share(settings.server.drain_timeout);
     return options;
+}
+
+/// The policy, and the rules of the launcher.
+SpecPolicy with_placement(SpecPolicy policy, LauncherSettings launcher) {
+    return [policy = std::move(policy), launcher = std::move(launcher)](const JobSpec& spec) {
+        auto found = policy(spec);
+        std::ranges::move(check_placement(spec, launcher).violations, std::back_inserter(found.violations));
+        return found;
+    };
 }
 
 http::ServerOptions server_options(const ServerSettings& settings) {
@@ -252,8 +263,8 @@ int execute(const ServeCommand& command) {
     }
     const auto metrics = std::make_shared<JobMetrics>(JobMetricsOptions{.version = kVersion, .store_file = store_file});
     auto options = manager_options(settings, *std::move(slots));
-    options.policy = security->policy;
-    options.start_policy = security->start_policy;
+    options.policy = with_placement(security->policy, settings.launcher);
+    options.start_policy = with_placement(security->start_policy, settings.launcher);
     options.files = security->files;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
     auto launcher =

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "base/enum_names.hpp"
 #include "server/support/log.hpp"
 #include "server/support/slots_by.hpp"
 
@@ -69,6 +71,20 @@ struct SecuritySettings {
     std::uint32_t audit_files = 4;                ///< rotated files to keep
 };
 
+/// Where the workers of jobs run.
+enum class LauncherKind { local, slurm };
+/// Those that can be chosen.
+inline constexpr std::array kLauncherKindNames{EnumName<LauncherKind>{"local", LauncherKind::local}};
+
+/// [launcher]
+struct LauncherSettings {
+    LauncherKind kind = LauncherKind::local;
+    std::string url;                           ///< by which workers reach the service; empty = by `listen`
+    std::filesystem::path ca_file;             ///< authorities that workers trust; empty = those of their machine
+    std::filesystem::path folder;              ///< that all nodes share; empty = in the data folder
+    std::vector<std::string> allowed_options;  ///< names that placement.options may have
+};
+
 /// [webhooks]: receivers of the ends of jobs.
 struct WebhooksSettings {
     std::vector<std::string> urls;
@@ -84,6 +100,7 @@ struct ServiceSettings {
     LogSettings log;
     TeacherSettings teacher;
     SecuritySettings security;
+    LauncherSettings launcher;
     WebhooksSettings webhooks;
 };
 

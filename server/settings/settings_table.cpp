@@ -87,8 +87,8 @@ SettingsSection teacher_section() {
 }
 
 const SettingsTable& settings_table() {
-    static const SettingsTable table{
-        {server_section(), jobs_section(), log_section(), teacher_section(), security_section(), webhooks_section()}};
+    static const SettingsTable table{{server_section(), jobs_section(), log_section(), teacher_section(),
+                                      security_section(), launcher_section(), webhooks_section()}};
     return table;
 }
 

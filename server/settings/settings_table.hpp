@@ -25,6 +25,8 @@ struct api::SectionOf<TeacherSettings> : SectionAt<&ServiceSettings::teacher> {}
 template <>
 struct api::SectionOf<SecuritySettings> : SectionAt<&ServiceSettings::security> {};
 template <>
+struct api::SectionOf<LauncherSettings> : SectionAt<&ServiceSettings::launcher> {};
+template <>
 struct api::SectionOf<WebhooksSettings> : SectionAt<&ServiceSettings::webhooks> {};
 
 using SettingKind = api::FieldKind<ServiceSettings>;
@@ -89,6 +91,7 @@ template <class Section>
 [[nodiscard]] SettingsSection log_section();
 [[nodiscard]] SettingsSection teacher_section();
 [[nodiscard]] SettingsSection security_section();
+[[nodiscard]] SettingsSection launcher_section();
 [[nodiscard]] SettingsSection webhooks_section();
 
 }  // namespace distilld

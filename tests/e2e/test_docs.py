@@ -169,9 +169,12 @@ def test_the_service_takes_each_job_spec(where, spec, checker):
     if "teachers" in whole:
         whole["dataset"] = {**whole["dataset"], "train": "data/several.jsonl"}
     answer = checker.post("/v1/jobs?dry_run=true", whole)
-    # A page may name files of its own.
-    absent = answer.status == 400 and {error["code"] for error in answer.json["errors"]} == {"not_found"}
-    assert answer.status == 200 or absent, f"{where}: {answer.text}"
+    # A page may name files of its own, and a spec may be for a cluster, which this service has not.
+    elsewhere = answer.status == 400 and all(
+        error["code"] == "not_found" or "this service runs jobs on its own machine" in error["detail"]
+        for error in answer.json["errors"]
+    )
+    assert answer.status == 200 or elsewhere, f"{where}: {answer.text}"
 
 
 def test_there_are_commands_and_specs():

@@ -97,7 +97,7 @@ TEST_F(SettingsLoad, EverythingThatIsWrongIsSaidAtOnceAndWhere) {
     input_.environment = {{"DISTILLD_JOBS_METRICS_KEPT", "few"}};
     input_.flags = {{"jobs.slots", {"1025"}}};
     const std::string file = "etc/distilld.toml:";
-    const std::string sections = "server, jobs, log, teacher, security, webhooks";
+    const std::string sections = "server, jobs, log, teacher, security, launcher, webhooks";
     EXPECT_EQ(complaints(),
               file + "1:1: slots: settings stand in sections (" + sections + "); did you mean jobs.slots?\n" + file +
                   "3:1: server.listn: there is no such setting; did you mean listen?\n" + file +
@@ -161,6 +161,20 @@ TEST_F(SettingsLoad, VariablesThatLookMisspeltAreWarnedOf) {
     EXPECT_THAT(
         load_settings(input_).value().warnings,
         ElementsAre("environment variable DISTILLD_JOBS_SLOT is not a setting; did you mean DISTILLD_JOBS_SLOTS?"));
+}
+
+TEST_F(SettingsLoad, OptionsThatTheServiceSetsItselfCannotBeAllowed) {
+    write("[launcher]\nallowed_options = [\"account\", \"qos\"]\n");
+    EXPECT_EQ(complaints(), "");
+    for (const char* name : {"wrap", "wra", "output", "uid", "export", "nodes", "--account", "account=x", "a b", ""}) {
+        write(std::string("[launcher]\nallowed_options = [\"") + name + "\"]\n");
+        EXPECT_THAT(complaints(), HasSubstr("launcher.allowed_options: entry 1 must ")) << name;
+    }
+}
+
+TEST_F(SettingsLoad, WorkersRunOnThisMachine) {
+    write("[launcher]\nkind = \"slurm\"\n");
+    EXPECT_THAT(complaints(), HasSubstr("launcher.kind: must be local"));
 }
 
 TEST(SettingsTable, NamesFlagsAndVariablesAreUnique) {
