@@ -43,6 +43,7 @@ EXCEPTIONS = {
     "server/openai/file_upload.cpp": "the data folder",
     "server/security/audit_log.cpp": "the data folder",
     "server/security/key_file.cpp": "the data folder",
+    "server/supervisor/token_folder.cpp": "the launcher's folder, which the administrator names",
     # What a job wrote, read by the service.
     "server/jobs/routes/artifact_folder.cpp": "folder by folder, without links",
     "server/openai/model_routes.cpp": "outputs in the data folder",
