@@ -23,6 +23,7 @@
 #include "pipeline/async/tuple.hpp"
 #include "pipeline/core/teacher_key_root.hpp"
 #include "server/cli/commands.hpp"
+#include "server/cli/serve_launcher.hpp"
 #include "server/cli/serve_security.hpp"
 #include "server/cli/service_watchdog.hpp"
 #include "server/http/http_server.hpp"
@@ -41,6 +42,7 @@
 #include "server/openai/openai_routes.hpp"
 #include "server/security/key_file.hpp"
 #include "server/supervisor/launcher.hpp"
+#include "server/supervisor/slurm/slurm_launcher.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
 #include "server/support/log.hpp"
@@ -269,6 +271,14 @@ int execute(const ServeCommand& command) {
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
     auto launcher =
         make_local_launcher(this_node(), options.slots, make_logged_workers(job_worker_options(settings.jobs), logs));
+    if (settings.launcher.kind == LauncherKind::slurm) {
+        auto cluster = open_cluster(settings.launcher, settings.server.listen, security->tls != nullptr, data_dir);
+        if (!cluster) {
+            print_error(settings, cluster.error().message);
+            return cluster.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
+        }
+        launcher = slurm::make_slurm_launcher(std::move(cluster->commands));
+    }
     const auto manager = std::make_unique<JobManager>(options, std::move(*store), std::move(launcher), metrics);
 
     auto files = openai::FileStore::open(store_file, data_dir / kFilesFolder, settings.server.upload_space);

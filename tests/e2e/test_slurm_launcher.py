@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 from support import slurm_cluster
+from support.rest import Rest
 
 SPEC = {
     "student": {"model": "/m"},
@@ -125,7 +126,7 @@ def test_srun_starts_the_command_once_per_rank(probe):
 def test_what_slurm_does_not_have_is_refused(probe):
     for placement, why in (
         ({"partition": "other"}, "Invalid partition name specified"),
-        ({"options": {"no-such-option": "1"}}, "Try \"sbatch --help\" for more information"),
+        ({"options": {"no-such-option": "1"}}, 'Try "sbatch --help" for more information'),
     ):
         spec = {**SPEC, "placement": placement}
         (said,) = probe.run("run", "job-a", 1, json.dumps(spec), probe.log_of("job-a"), "/bin/true")
@@ -168,3 +169,14 @@ def test_a_job_has_no_keys_of_the_service(probe):
     assert "OMP_NUM_THREADS=3" in lines
     assert f"PATH={os.environ['PATH']}" in lines
     assert not any("secret" in line for line in lines)
+
+
+def test_a_service_without_a_cluster_refuses_its_placements(distilld, tmp_path):
+    rest = Rest(distilld.service(tmp_path / "service").url)
+    placement = {"nodes": 2, "partition": "main", "options": {"account": "lab"}, "cores": 2}
+    training = {**SPEC["training"], "gradient_groups": 2, "micro_batches": 2}
+    answer = rest.post("/v1/jobs", {**SPEC, "training": training, "placement": placement})
+    assert answer.status == 400, answer.text
+    assert [error["pointer"] for error in answer.json["errors"]] == [
+        *("/placement/nodes", "/placement/partition", "/placement/options"),
+    ]

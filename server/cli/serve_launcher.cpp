@@ -1,0 +1,57 @@
+#include "server/cli/serve_launcher.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <utility>
+
+#include "base/this_machine.hpp"
+
+namespace distilld::cli {
+namespace {
+
+namespace asio = boost::asio;
+
+asio::awaitable<void> ask_for_nodes(const slurm::Commands& commands, Result<std::vector<Node>>& nodes) {
+    nodes = co_await commands.nodes();
+}
+
+Result<std::string> worker_url(const LauncherSettings& settings, const std::string& listen, bool secure) {
+    if (!settings.url.empty()) {
+        return settings.url;
+    }
+    const std::string port = listen.substr(listen.rfind(':'));
+    if (listen.starts_with("127.") || listen.starts_with("[::1]") || listen.starts_with("localhost:") || port == ":0") {
+        return invalid_input("launcher.url: is required, the URL by which other machines reach the service: --listen " +
+                             listen + " does not tell it");
+    }
+    return (secure ? "https://" : "http://") + host_name() + port;
+}
+
+}  // namespace
+
+Result<ClusterAccess> open_cluster(const LauncherSettings& settings, const std::string& listen, bool secure,
+                                   const std::filesystem::path& data_dir) {
+    auto url = worker_url(settings, listen, secure);
+    if (!url) {
+        return url.error();
+    }
+    auto commands = slurm::Commands::find(slurm::usual_commands());
+    if (!commands) {
+        return invalid_input("launcher.kind is slurm, but " + commands.error().message);
+    }
+    Result<std::vector<Node>> nodes = io_error("sinfo was not asked");
+    asio::io_context context(1);
+    asio::co_spawn(context, ask_for_nodes(*commands, nodes), asio::detached);
+    context.run();
+    if (!nodes) {
+        return io_error("launcher.kind is slurm, but Slurm does not answer: " + nodes.error().message);
+    }
+    auto folder = TokenFolder::open(settings.folder.empty() ? data_dir / "launcher" : settings.folder);
+    if (!folder) {
+        return folder.error();
+    }
+    return ClusterAccess{*std::move(commands), *std::move(folder), *std::move(url)};
+}
+
+}  // namespace distilld::cli
