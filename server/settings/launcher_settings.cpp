@@ -38,7 +38,7 @@ SettingsSection launcher_section() {
         .settings = {
             {.name = "kind",
              .kind = api::make_choice(&LauncherSettings::kind, kLauncherKindNames),
-             .help = "where workers run; local: on this machine",
+             .help = "where workers run; local: on this machine, slurm: where Slurm places them",
              .flag = "--launcher"},
             {.name = "url",
              .kind = api::make_url(&LauncherSettings::url),

@@ -73,8 +73,8 @@ struct SecuritySettings {
 
 /// Where the workers of jobs run.
 enum class LauncherKind { local, slurm };
-/// Those that can be chosen.
-inline constexpr std::array kLauncherKindNames{EnumName<LauncherKind>{"local", LauncherKind::local}};
+inline constexpr std::array kLauncherKindNames{EnumName<LauncherKind>{"local", LauncherKind::local},
+                                               EnumName<LauncherKind>{"slurm", LauncherKind::slurm}};
 
 /// [launcher]
 struct LauncherSettings {

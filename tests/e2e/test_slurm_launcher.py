@@ -180,3 +180,32 @@ def test_a_service_without_a_cluster_refuses_its_placements(distilld, tmp_path):
     assert [error["pointer"] for error in answer.json["errors"]] == [
         *("/placement/nodes", "/placement/partition", "/placement/options"),
     ]
+
+
+def serve_on_slurm(distilld, cluster, folder, *flags, **variables):
+    command = ["serve", "--listen", "127.0.0.1:0", "--data-dir", folder / "service", "--launcher", "slurm", *flags]
+    return distilld.start(*command, env={**cluster.environment(), **variables})
+
+
+def test_the_service_lists_the_machines_of_slurm(distilld, cluster, tmp_path):
+    cluster.wait_for("idle", "n1", "n2")
+    service = serve_on_slurm(distilld, cluster, tmp_path, "--launcher-url", "http://127.0.0.1:1")
+    rest = Rest(service.wait_for_line(r"listening on (http://\S+)").group(1))
+    rows = {"state": "idle", "cores": 2, "memory_mb": 1, "gpus": 0, "jobs": []}
+    assert rest.get("/v1/nodes").json["data"] == [{"name": "n1", **rows}, {"name": "n2", **rows}]
+    assert (tmp_path / "service" / "launcher").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_service_that_cannot_use_slurm_does_not_start(distilld, cluster, tmp_path):
+    def refusal(*flags, code=2, **variables):
+        return serve_on_slurm(distilld, cluster, tmp_path, *flags, **variables).expect(code).err
+
+    url = ("--launcher-url", "http://127.0.0.1:1")
+    assert "launcher.url: is required" in refusal()
+    assert "launcher.kind is slurm, but sbatch is not in a folder of PATH" in refusal(*url, PATH=str(tmp_path))
+    config = tmp_path / "slurm.conf"
+    config.write_text("ClusterName=none\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort=1\n")
+    assert "Slurm does not answer: sinfo: " in refusal(*url, code=1, SLURM_CONF=str(config))
+    folder = tmp_path / "open"
+    folder.mkdir(mode=0o755)
+    assert "can be used by others" in refusal(*url, "--launcher-folder", folder)

@@ -172,9 +172,11 @@ TEST_F(SettingsLoad, OptionsThatTheServiceSetsItselfCannotBeAllowed) {
     }
 }
 
-TEST_F(SettingsLoad, WorkersRunOnThisMachine) {
+TEST_F(SettingsLoad, WorkersRunOnThisMachineOrWhereSlurmPlacesThem) {
     write("[launcher]\nkind = \"slurm\"\n");
-    EXPECT_THAT(complaints(), HasSubstr("launcher.kind: must be local"));
+    EXPECT_EQ(load_settings(input_).value().settings.launcher.kind, LauncherKind::slurm);
+    write("[launcher]\nkind = \"other\"\n");
+    EXPECT_THAT(complaints(), HasSubstr("launcher.kind: "));
 }
 
 TEST(SettingsTable, NamesFlagsAndVariablesAreUnique) {
