@@ -33,6 +33,7 @@
 #include "server/jobs/logged_worker.hpp"
 #include "server/jobs/metrics/job_metrics.hpp"
 #include "server/jobs/routes/api_route.hpp"
+#include "server/jobs/routes/attempt_routes.hpp"
 #include "server/jobs/routes/job_routes.hpp"
 #include "server/jobs/routes/metrics_routes.hpp"
 #include "server/jobs/store/job_logs.hpp"
@@ -97,12 +98,27 @@ std::chrono::milliseconds workers_share(std::chrono::milliseconds drain_timeout)
     return drain_timeout - std::min<std::chrono::milliseconds>(drain_timeout / 4, 2 * kConnectionGrace);
 }
 
-Result<std::vector<Slot>> planned_slots(const JobsSettings& settings) {
-    std::optional<std::uint32_t> count;
-    if (settings.slots != 0) {
-        count = settings.slots;
+/// Of a cluster, which has a queue of its own.
+constexpr std::uint32_t kClusterSlots = 256;
+
+Result<std::vector<Slot>> planned_slots(const ServiceSettings& settings) {
+    if (settings.launcher.kind == LauncherKind::slurm) {
+        std::vector<Slot> slots(settings.jobs.slots != 0 ? settings.jobs.slots : kClusterSlots);
+        for (std::uint32_t number = 0; number < slots.size(); ++number) {
+            slots[number].number = number;
+        }
+        return slots;
     }
-    return plan_slots(settings.slots_by, count, this_machine());
+    std::optional<std::uint32_t> count;
+    if (settings.jobs.slots != 0) {
+        count = settings.jobs.slots;
+    }
+    return plan_slots(settings.jobs.slots_by, count, this_machine());
+}
+
+/// distilld itself, as nodes with the same file system find it.
+std::filesystem::path own_program() {
+    return std::filesystem::read_symlink("/proc/self/exe");
 }
 
 /// What workers of this machine share.
@@ -229,7 +245,7 @@ int execute(const ServeCommand& command) {
     for (const auto& warning : command.effective.warnings) {
         log::warn("serve", warning);
     }
-    auto slots = planned_slots(settings.jobs);
+    auto slots = planned_slots(settings);
     if (!slots) {
         print_error(settings, slots.error().message);
         return kWrongUsage;
@@ -269,6 +285,7 @@ int execute(const ServeCommand& command) {
     options.start_policy = with_placement(security->start_policy, settings.launcher);
     options.files = security->files;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
+    RemoteAttempts attempts;
     auto launcher =
         make_local_launcher(this_node(), options.slots, make_logged_workers(job_worker_options(settings.jobs), logs));
     if (settings.launcher.kind == LauncherKind::slurm) {
@@ -277,7 +294,16 @@ int execute(const ServeCommand& command) {
             print_error(settings, cluster.error().message);
             return cluster.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
         }
-        launcher = slurm::make_slurm_launcher(std::move(cluster->commands));
+        const auto with_log = [logs](const MakeLoudWorker& make_worker, bool adopted) {
+            return make_logged_worker(logs, make_worker, adopted);
+        };
+        slurm::SlurmOptions places{std::move(cluster->commands),
+                                   std::move(cluster->folder),
+                                   std::move(cluster->url),
+                                   settings.launcher.ca_file,
+                                   own_program(),
+                                   with_log};
+        launcher = slurm::make_slurm_launcher(std::move(places), attempts);
     }
     const auto manager = std::make_unique<JobManager>(options, std::move(*store), std::move(launcher), metrics);
 
@@ -294,6 +320,10 @@ int execute(const ServeCommand& command) {
                                   security->start_policy);
     add_routes(routes, openai::make_openai_routes(
                            {*manager, *files, data_dir / kOutputsFolder, settings.server.max_upload_size}));
+
+    if (settings.launcher.kind == LauncherKind::slurm) {
+        routes.push_back(make_attempt_route(attempts));
+    }
 
     auto webhooks = make_webhooks(settings.webhooks, store_file, *manager, *metrics);
     if (!webhooks) {

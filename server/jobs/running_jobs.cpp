@@ -68,7 +68,7 @@ std::optional<WorkerOutcome> RunningJobs::make_active(const WorkerStart& start, 
         return not_started(kWorkerNotStarted, "no slot is free");
     }
     const JobAttempt attempt{start.job_id, start.attempt};
-    const Attempt wanted{start.job_id, *slot, start.attempt, make_attempt_record(journal_, attempt)};
+    const Attempt wanted{start.job_id, *slot, start.attempt, start.spec, make_attempt_record(journal_, attempt)};
     std::unique_ptr<WorkerProcess> worker;
     try {
         worker = adopted ? launcher_.adopt(executor_, wanted) : launcher_.make(executor_, wanted);

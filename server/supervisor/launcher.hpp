@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/job_spec.hpp"
 #include "base/error.hpp"
 #include "server/supervisor/attempt_record.hpp"
 #include "server/supervisor/slot.hpp"
@@ -30,7 +31,8 @@ struct Node {
 struct Attempt {
     std::string job_id;
     Slot slot;
-    std::uint64_t number = 0;  ///< of the job's starts, from 1
+    std::uint64_t number = 0;               ///< of the job's starts, from 1
+    std::shared_ptr<const JobSpec> spec{};  ///< null if it is not valid: the worker says why
     /// What the service stores about it, for workers that outlive the service.
     std::shared_ptr<AttemptRecord> record{};
 };

@@ -14,6 +14,12 @@ struct RelayOrder {
     std::string token;   ///< secret: only the relay may read it
 };
 
+/// How a place has ended.
+struct PlaceEnd {
+    std::string kind;   ///< of the FailedEvent if the worker has not reported its end
+    std::string words;  ///< the launcher's
+};
+
 /// Where one attempt of a job runs outside of this process: its relay, and below that its worker. One executor.
 class Place {
   public:
@@ -23,12 +29,15 @@ class Place {
     /// after a restart of the service. Once per attempt, so not for one that is adopted.
     virtual boost::asio::awaitable<Result<std::string>> begin(RelayOrder order) = 0;
 
-    /// Returns in the launcher's words once the place is gone for good, and not before, whatever fails meanwhile. After
-    /// begin(). Cancellation throws operation_aborted.
-    virtual boost::asio::awaitable<std::string> ended() = 0;
+    /// Returns once the place is gone for good, and not before, whatever fails meanwhile. After begin(). Cancellation
+    /// throws operation_aborted.
+    virtual boost::asio::awaitable<PlaceEnd> ended() = 0;
 
     /// Ends the place, now and by force, without waiting for that. Does nothing before begin() has returned.
     virtual void cancel() = 0;
+
+    /// Nobody needs the token any more.
+    virtual void forget() {}
 };
 
 }  // namespace distilld

@@ -150,7 +150,7 @@ class RemoteRun final : public AttemptPort {
     std::exception_ptr handler_failure;
     std::optional<WorkerEvent> last_event;  ///< held back until the relay has said the rest
     std::optional<EndMessage> end;
-    std::optional<std::string> gone;  ///< what the launcher says about the end of the place
+    std::optional<PlaceEnd> gone;  ///< what the launcher says about the end of the place
     Clock::time_point gone_at;
     std::optional<Clock::time_point> kill_by;
 
@@ -238,8 +238,8 @@ FailedEvent failed_event(const RemoteRun& run) {
     if (!run.failure.empty()) {
         return FailedEvent{kWorkerKilled, run.failure};
     }
-    return FailedEvent{run.begun() ? kWorkerKilled : kWorkerNotStarted,
-                       run.gone.value_or("the worker's place is gone")};
+    const PlaceEnd end = run.gone.value_or(PlaceEnd{kWorkerKilled, "the worker's place is gone"});
+    return FailedEvent{run.begun() ? end.kind : kWorkerNotStarted, end.words};
 }
 
 /// The last event, if there is one, is stored together with what becomes of the job.
@@ -318,6 +318,7 @@ class RemoteWorker final : public WorkerProcess {
     ~RemoteWorker() override {
         attempts_.remove(run_->token_hash);
         if (run_->done) {
+            run_->options.place->forget();
             run_->over = true;
             run_->changed.notify();
         }

@@ -81,12 +81,12 @@ class ChildPlace final : public Place {
         co_return std::to_string(pid_);
     }
 
-    asio::awaitable<std::string> ended() override {
+    asio::awaitable<PlaceEnd> ended() override {
         while (alive()) {
             poll_.expires_after(std::chrono::milliseconds(100));
             co_await poll_.async_wait(asio::use_awaitable);
         }
-        co_return "the relay " + std::to_string(pid_) + " is gone";
+        co_return PlaceEnd{kWorkerKilled, "the relay " + std::to_string(pid_) + " is gone"};
     }
 
     void cancel() override {

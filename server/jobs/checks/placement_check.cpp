@@ -7,18 +7,19 @@
 namespace distilld {
 namespace {
 
+void refuse(api::SpecViolations& found, bool given, const char* pointer, const char* why) {
+    if (given) {
+        found.violations.push_back({pointer, "conflict", std::string(why)});
+    }
+}
+
 void check_local(const PlacementSpec& placement, api::SpecViolations& found) {
-    const auto refuse = [&found](bool given, const char* pointer, const char* why) {
-        if (given) {
-            found.violations.push_back({pointer, "conflict", std::string(why)});
-        }
-    };
     constexpr const char* kNoCluster = "is for a cluster, but this service runs jobs on its own machine: leave it out";
-    refuse(placement.nodes > 1, "/placement/nodes", kNoCluster);
-    refuse(placement.ranks_per_node > 1, "/placement/ranks_per_node",
+    refuse(found, placement.nodes > 1, "/placement/nodes", kNoCluster);
+    refuse(found, placement.ranks_per_node > 1, "/placement/ranks_per_node",
            "is for a cluster, but this service runs jobs on its own machine: give /training/ranks instead");
-    refuse(!placement.partition.empty(), "/placement/partition", kNoCluster);
-    refuse(!placement.options.empty(), "/placement/options", kNoCluster);
+    refuse(found, !placement.partition.empty(), "/placement/partition", kNoCluster);
+    refuse(found, !placement.options.empty(), "/placement/options", kNoCluster);
 }
 
 }  // namespace
@@ -32,6 +33,10 @@ api::SpecViolations check_placement(const JobSpec& spec, const LauncherSettings&
         check_local(*spec.placement, found);
         return found;
     }
+    constexpr const char* kOneRelay =
+        "must be 1, because one relay per job reports to the service: /training/ranks gives several ranks on one node";
+    refuse(found, spec.placement->nodes > 1, "/placement/nodes", kOneRelay);
+    refuse(found, spec.placement->ranks_per_node > 1, "/placement/ranks_per_node", kOneRelay);
     for (const auto& [name, value] : spec.placement->options) {
         if (std::ranges::find(launcher.allowed_options, name) == launcher.allowed_options.end()) {
             found.violations.push_back({"/placement/options/" + name, "conflict",

@@ -89,11 +89,11 @@ class NotedPlace final : public Place {
         }
         co_return "place-7";
     }
-    asio::awaitable<std::string> ended() override {
+    asio::awaitable<PlaceEnd> ended() override {
         while (control_->gone.empty()) {
             co_await control_->changed.wait();
         }
-        co_return control_->gone;
+        co_return PlaceEnd{kWorkerKilled, control_->gone};
     }
     void cancel() override { ++control_->cancels; }
 

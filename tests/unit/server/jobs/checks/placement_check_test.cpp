@@ -45,11 +45,13 @@ TEST(PlacementCheck, AClusterTakesTheOptionsThatAreAllowed) {
     slurm.kind = LauncherKind::slurm;
     slurm.allowed_options = {"account", "qos"};
     PlacementSpec placement;
-    placement.nodes = 2;
-    placement.ranks_per_node = 2;
     placement.partition = "main";
     placement.options = {{"account", "lab"}, {"qos", ""}};
     EXPECT_THAT(pointers_of(placement, slurm), IsEmpty());
+    placement.nodes = 2;
+    placement.ranks_per_node = 2;
+    EXPECT_THAT(pointers_of(placement, slurm), ElementsAre("/placement/nodes", "/placement/ranks_per_node"));
+    placement.nodes = placement.ranks_per_node = 1;
     placement.options.emplace("reservation", "mine");
     EXPECT_THAT(pointers_of(placement, slurm), ElementsAre("/placement/options/reservation"));
 }

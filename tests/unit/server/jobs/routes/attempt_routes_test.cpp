@@ -50,7 +50,7 @@ class TokenPlace final : public Place {
         token_ = order.token;
         co_return "here";
     }
-    boost::asio::awaitable<std::string> ended() override {
+    boost::asio::awaitable<PlaceEnd> ended() override {
         co_await never_.wait();
         co_return "";
     }

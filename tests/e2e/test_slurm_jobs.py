@@ -1,0 +1,81 @@
+"""Jobs of a service whose workers Slurm places: slurmctld and two virtual nodes on this machine."""
+
+import signal
+
+import pytest
+from support import jobs, slurm_cluster
+from support.processes import wait_until
+from support.rest import Rest, free_port
+from support.sinks import run_report
+
+STEPS = 300
+
+pytestmark = pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing())
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    started = slurm_cluster.SlurmCluster(tmp_path_factory.mktemp("slurm") / "cluster")
+    started.wait_for("idle", "n1", "n2")
+    yield started
+    started.stop()
+
+
+class OnSlurm:
+    """A service on the cluster, at a port that stays."""
+
+    def __init__(self, distilld, cluster, folder):
+        self.distilld = distilld
+        self.cluster = cluster
+        self.folder = folder
+        self.listen = f"127.0.0.1:{free_port()}"
+        self.start()
+
+    def start(self):
+        flags = ("--launcher", "slurm", "--launcher-url", f"http://{self.listen}")
+        self.process = self.distilld.service(
+            self.folder / "service", *flags, listen=self.listen, env=self.cluster.environment()
+        )
+        self.rest = Rest(self.process.url)
+
+    def wait_step(self, job, step):
+        return wait_until(lambda: (self.rest.job(job)["progress"] or {"step": 0})["step"] >= step, f"step {step}")
+
+
+@pytest.fixture
+def service(distilld, cluster, tmp_path):
+    return OnSlurm(distilld, cluster, tmp_path)
+
+
+@pytest.fixture
+def spec(text_data, tmp_path):
+    return jobs.changed(jobs.base_spec(text_data, tmp_path / "student", STEPS), {"/checkpoint/every_steps": 50})
+
+
+def test_a_job_outlives_the_service_and_ends_with_the_bits_of_a_run_alone(distilld, service, spec, tmp_path):
+    here = tmp_path / "here"
+    here.mkdir()
+    expected = run_report(distilld, jobs.changed(spec, {"/output": str(here / "student")}), here)[0]
+    job = service.rest.submit(spec)
+    service.wait_step(job, 20)
+    wait_until(lambda: [row for row in service.rest.get("/v1/nodes").json["data"] if row["jobs"] == [job]], "its node")
+    service.process.send(signal.SIGKILL)
+    service.process.wait()
+    service.start()
+    ended = service.rest.wait_job(job)
+    assert ended["weights_sha256"] == expected["weights_sha256"]
+    assert ended["attempt"] == 1, "the worker was never replaced"
+    numbers = [number for _, number, _ in service.rest.events(job) if number is not None]
+    assert numbers == list(range(1, len(numbers) + 1))
+    folder = tmp_path / "service" / "launcher"
+    wait_until(lambda: not list(folder.glob("*.token")), "the end of the token")
+
+
+def test_a_job_that_is_cancelled_leaves_its_node(service, cluster, spec):
+    job = service.rest.submit(jobs.changed(spec, {"/training/max_steps": 100_000}))
+    service.wait_step(job, 5)
+    assert service.rest.post(f"/v1/jobs/{job}/cancel").status == 202
+    ended = service.rest.wait_job(job)
+    assert ended["state"] == "cancelled"
+    assert ended["status_reason"]["code"] == "cancelled_by_user"
+    cluster.wait_for("idle", "n1", "n2")
