@@ -134,15 +134,25 @@ class JsonlSink final : public FileSink {
 
   private:
     Result<void> write_now(const std::vector<SinkItem>& items) override {
+        auto from = items.begin();
         if (!began_) {
+            // The file of a run begins with its start, by which the next attempt knows it; an end before that is not
+            // kept.
+            if (history_.kept_bytes == 0) {
+                from = std::ranges::find_if(
+                    items, [](const auto& item) { return std::holds_alternative<StartedEvent>(item.record); });
+                if (from == items.end()) {
+                    return {};
+                }
+            }
             if (Result<void> cut = file_.cut(history_.kept_bytes); !cut) {
                 return cut;
             }
             began_ = true;
         }
         std::string text = history_.kept_lines;
-        for (const SinkItem& item : items) {
-            text += to_text(line_of(item)) + "\n";
+        for (; from != items.end(); ++from) {
+            text += to_text(line_of(*from)) + "\n";
         }
         Result<void> done = file_.append(text);
         if (done) {

@@ -97,6 +97,17 @@ TEST_F(JsonlSink, ARunThatBeginsAnewBeginsANewFile) {
     EXPECT_THAT(lines(), ElementsAre("started 0"));
 }
 
+TEST_F(JsonlSink, ARunThatEndsBeforeItBeginsChangesNothing) {
+    const auto end = [this] {
+        test::SinkProbe(make_jsonl_sink, context()).write({item(test::ended(EndRecord::Status::cancelled, 0))}).value();
+    };
+    end();
+    EXPECT_THAT(lines(), testing::IsEmpty());
+    test::SinkProbe(make_jsonl_sink, context()).write({item(started()), item(step(1))}).value();
+    end();
+    EXPECT_THAT(lines(), ElementsAre("started 0", "step 1"));
+}
+
 TEST_F(JsonlSink, WhatIsAnothersIsRefusedAndStays) {
     {
         test::SinkProbe(make_jsonl_sink, context()).write({item(started()), item(step(1))}).value();
