@@ -129,6 +129,8 @@ void RunRecorder::on(const FailedEvent& event, Time) {
         kind = WorkerOutcome::Kind::out_of_memory;
     } else if (event.kind == kWorkerNotStarted) {
         kind = WorkerOutcome::Kind::not_started;
+    } else if (event.kind == kWorkerCancelled) {
+        kind = WorkerOutcome::Kind::cancelled_outside;
     }
     end(kind, false, {event.kind, event.message});
 }

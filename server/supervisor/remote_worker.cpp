@@ -144,6 +144,7 @@ class RemoteRun final : public AttemptPort {
     bool connected = false;
     bool used = false;
     bool killed = false;  ///< on request
+    bool asked = false;   ///< to end
     bool done = false;    ///< run() has returned
     bool over = false;    ///< the relay is told to end
     std::string failure;  ///< why we ended it
@@ -239,7 +240,24 @@ FailedEvent failed_event(const RemoteRun& run) {
         return FailedEvent{kWorkerKilled, run.failure};
     }
     const PlaceEnd end = run.gone.value_or(PlaceEnd{kWorkerKilled, "the worker's place is gone"});
-    return FailedEvent{run.begun() ? end.kind : kWorkerNotStarted, end.words};
+    return FailedEvent{run.begun() || end.kind == kWorkerCancelled ? end.kind : kWorkerNotStarted, end.words};
+}
+
+/// After the worker's end. If the service has not asked for it, the place knows whether somebody has cancelled the job,
+/// or only wants its machine.
+asio::awaitable<void> learn_who_ended_it(std::shared_ptr<RemoteRun> run) {
+    if (!run->last_event || !std::holds_alternative<CancelledEvent>(*run->last_event) || run->asked || run->killed) {
+        co_return;
+    }
+    run->over = true;  // the relay may go: the checkpoint is written
+    run->changed.notify();
+    const auto until = Clock::now() + run->options.kill_grace;
+    while (!run->gone && Clock::now() < until) {
+        co_await run->changed.wait(until);
+    }
+    if (run->gone && run->gone->kind == kWorkerCancelled) {
+        run->last_event = failed_event(*run);
+    }
 }
 
 /// The last event, if there is one, is stored together with what becomes of the job.
@@ -298,6 +316,7 @@ asio::awaitable<Result<WorkerExit>> run_remote(std::shared_ptr<RemoteRun> run, R
     TaskGroup tasks(run->executor());
     static_cast<void>(tasks.spawn(await_place(run)));
     co_await await_end(run);
+    co_await learn_who_ended_it(run);
     tasks.cancel();
     co_await tasks.join();
     run->done = true;
@@ -331,6 +350,7 @@ class RemoteWorker final : public WorkerProcess {
     }
 
     void send(const WorkerCommand& command) override {
+        run_->asked = run_->asked || std::holds_alternative<CancelCommand>(command);
         if (!run_->done) {
             std::visit([this](const auto& order) { run_->push(order); }, command);
         }

@@ -24,6 +24,8 @@ inline constexpr const char* kWorkerKilled = "worker_killed";  ///< it died at w
 inline constexpr const char* kWorkerOutOfMemory = kOutOfMemory;
 /// It died, or was killed, before it was told its job, so the job is not to blame.
 inline constexpr const char* kWorkerNotStarted = "worker_not_started";
+/// Somebody has ended it outside of the service, and for good.
+inline constexpr const char* kWorkerCancelled = "worker_cancelled";
 
 /// How a worker process ended.
 struct WorkerExit {

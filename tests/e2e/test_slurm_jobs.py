@@ -71,6 +71,37 @@ def test_a_job_outlives_the_service_and_ends_with_the_bits_of_a_run_alone(distil
     wait_until(lambda: not list(folder.glob("*.token")), "the end of the token")
 
 
+def slurm_id(service, job):
+    """Of the job's newest attempt."""
+    listed = service.cluster.run("squeue", "-h", "-o", "%A %j").splitlines()
+    (found,) = [line.split()[0] for line in listed if job in line]
+    return found
+
+
+def test_notice_of_a_preemption_costs_no_step(distilld, service, spec, tmp_path):
+    """What Slurm sends a minute before a time limit, or when another job takes the node."""
+    here = tmp_path / "here"
+    here.mkdir()
+    expected = run_report(distilld, jobs.changed(spec, {"/output": str(here / "student")}), here)[0]
+    job = service.rest.submit(spec)
+    service.wait_step(job, 20)
+    service.cluster.run("scancel", "--signal=TERM", "--batch", slurm_id(service, job))
+    ended = service.rest.wait_job(job)
+    assert (ended["state"], ended["attempt"]) == ("succeeded", 2)
+    assert ended["weights_sha256"] == expected["weights_sha256"]
+
+
+def test_a_job_that_somebody_cancels_in_slurm_is_cancelled(service, cluster, spec):
+    job = service.rest.submit(jobs.changed(spec, {"/training/max_steps": 100_000}))
+    service.wait_step(job, 5)
+    number = slurm_id(service, job)
+    cluster.run("scancel", number)
+    ended = service.rest.wait_job(job)
+    assert ended["state"] == "cancelled"
+    assert ended["status_reason"]["code"] == "worker_cancelled"
+    assert ended["status_reason"]["message"] == f"Slurm job {number} was cancelled"
+
+
 def test_a_job_that_is_cancelled_leaves_its_node(service, cluster, spec):
     job = service.rest.submit(jobs.changed(spec, {"/training/max_steps": 100_000}))
     service.wait_step(job, 5)

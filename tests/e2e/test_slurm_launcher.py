@@ -88,22 +88,22 @@ def test_a_running_job_is_on_its_machine_and_cancelled_by_hand(cluster, probe):
     assert [line[0] for line in listed] == ["n1", "n2"]
     assert sorted(line[1:] for line in listed) == [["idle", "2", "0"], ["mixed", "2", "0", "job-a"]]
     cluster.run("scancel", job)
-    assert probe.end_of(waiting) == f"worker_killed Slurm job {job} was cancelled"
+    assert probe.end_of(waiting) == f"worker_cancelled Slurm job {job} was cancelled"
 
 
 def test_the_service_cancels_a_job_by_its_id_or_its_name(probe):
     waiting, job = probe.submit("job-a", *FOREVER)
     other, other_job = probe.submit("job-b", *FOREVER)
     assert probe.run("cancel", "job-a", 1, job) == ["cancelled"]
-    assert probe.end_of(waiting) == f"worker_killed Slurm job {job} was cancelled"
+    assert probe.end_of(waiting) == f"worker_cancelled Slurm job {job} was cancelled"
     assert probe.run("cancel", "job-b", 2) == ["cancelled"], "there is no such attempt"
     assert probe.run("cancel", "job-b", 1) == ["cancelled"]
-    assert probe.end_of(other) == f"worker_killed Slurm job {other_job} was cancelled"
+    assert probe.end_of(other) == f"worker_cancelled Slurm job {other_job} was cancelled"
     assert probe.run("cancel", "job-a", 1, job) == ["cancelled"], "it has ended"
     assert probe.run("cancel", "job-a", 1, 99999) == ["cancelled"], "Slurm does not know it"
     assert probe.run("ended", 99999, job) == [
         "worker_killed Slurm job 99999 has ended, and Slurm does not know it any more",
-        f"worker_killed Slurm job {job} was cancelled",
+        f"worker_cancelled Slurm job {job} was cancelled",
     ]
 
 
@@ -147,10 +147,10 @@ def test_jobs_do_not_end_with_the_controller(cluster, probe):
     cluster.start("slurmctld", "slurmctld", "-D", "-f", cluster.config)
     cluster.wait_until(lambda: "unknown" not in cluster.states().values(), "the controller to hear its nodes")
     cluster.run("scancel", job)
-    assert probe.end_of(waiting) == f"worker_killed Slurm job {job} was cancelled"
+    assert probe.end_of(waiting) == f"worker_cancelled Slurm job {job} was cancelled"
     assert other.poll() is None, "it runs on"
     cluster.run("scancel", other_job)
-    assert probe.end_of(other) == f"worker_killed Slurm job {other_job} was cancelled"
+    assert probe.end_of(other) == f"worker_cancelled Slurm job {other_job} was cancelled"
 
 
 def test_a_refusal_is_in_the_words_of_slurm(probe, tmp_path):

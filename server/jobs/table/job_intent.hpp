@@ -46,11 +46,12 @@ inline constexpr const char* kResumedByUser = "resumed_by_user";
 struct WorkerOutcome {
     enum class Kind {
         finished,
-        cancelled,      ///< it stopped because it was told to (not necessarily by us)
-        failed,         ///< it reported why: `reason`; its code is an error kind
-        died,           ///< it did not report its end: `reason.message` if something is known
-        out_of_memory,  ///< memory ran out, as it or the kernel reported: `reason`
-        not_started,    ///< the worker never got the job: `reason` says why
+        cancelled,          ///< it stopped because it was told to (not necessarily by us)
+        failed,             ///< it reported why: `reason`; its code is an error kind
+        died,               ///< it did not report its end: `reason.message` if something is known
+        out_of_memory,      ///< memory ran out, as it or the kernel reported: `reason`
+        cancelled_outside,  ///< somebody has ended the job outside of the service: `reason`
+        not_started,        ///< the worker never got the job: `reason` says why
     };
     Kind kind = Kind::died;
     bool checkpoint = false;  ///< cancelled: its progress is saved

@@ -25,6 +25,8 @@ std::optional<Conclusion> conclude_run(const WorkerOutcome& outcome) {
             return Conclusion{JobState::succeeded, std::nullopt};
         case Kind::failed:
             return Conclusion{JobState::failed, outcome.reason};
+        case Kind::cancelled_outside:
+            return Conclusion{JobState::cancelled, outcome.reason};
         case Kind::cancelled:  // by a signal to the worker, perhaps one that the service also gets
         case Kind::died:
         case Kind::out_of_memory:

@@ -41,6 +41,8 @@ const char* JobEnd::failure_kind() const {
             return kWorkerOutOfMemory;
         case EndCause::not_started:
             return kWorkerNotStarted;
+        case EndCause::cancelled:
+            return kWorkerCancelled;
         default:
             return kWorkerKilled;
     }

@@ -65,12 +65,14 @@ class NotedRecord final : public AttemptRecord {
 /// What a test does with a place, which the worker owns.
 struct PlaceControl {
     explicit PlaceControl(const asio::any_io_executor& executor) : changed(executor) {}
-    void go(std::string why) {
+    void go(std::string why, std::string of_kind = kWorkerKilled) {
         gone = std::move(why);
+        kind = std::move(of_kind);
         changed.notify();
     }
 
     Condition changed;
+    std::string kind;
     std::string token;
     std::string gone;
     std::string failure;
@@ -93,7 +95,7 @@ class NotedPlace final : public Place {
         while (control_->gone.empty()) {
             co_await control_->changed.wait();
         }
-        co_return PlaceEnd{kWorkerKilled, control_->gone};
+        co_return PlaceEnd{control_->kind, control_->gone};
     }
     void cancel() override { ++control_->cancels; }
 
@@ -111,7 +113,7 @@ class RemoteWorkerTest : public ::testing::Test {
         options.adopted = adopted;
         options.output = [this](const std::string& line) { notes.push_back("said " + line); };
         options.gone_grace = std::chrono::seconds(0);
-        options.kill_grace = std::chrono::seconds(0);
+        options.kill_grace = kill_grace;
         worker = make_remote_worker(context.get_executor(), attempts, std::move(options));
     }
     void run() {
@@ -175,9 +177,23 @@ class RemoteWorkerTest : public ::testing::Test {
         exchange();
     }
 
+    void end_unasked(const char* kind_of_place) {
+        kill_grace = std::chrono::seconds(60);
+        make();
+        run();
+        connect();
+        say(CancelledEvent{});
+        say(EndMessage{});
+        EXPECT_THAT(closings, ElementsAre(kAttemptOver)) << "the relay need not wait";
+        EXPECT_THAT(outcome.events, IsEmpty()) << "nobody knows yet who wanted it";
+        place->go("somebody did it", kind_of_place);
+        turn();
+    }
+
     asio::io_context context{1};
     std::vector<std::string> notes;
     std::shared_ptr<NotedRecord> record = std::make_shared<NotedRecord>(notes);
+    std::chrono::seconds kill_grace{0};
     std::shared_ptr<PlaceControl> place = std::make_shared<PlaceControl>(context.get_executor());
     RemoteAttempts attempts;
     std::unique_ptr<WorkerProcess> worker;
@@ -281,6 +297,26 @@ TEST_F(RemoteWorkerTest, APlaceThatIsGoneWithoutAWordIsADeath) {
     turn();
     EXPECT_EQ(outcome.failure().kind, kWorkerKilled);
     EXPECT_EQ(outcome.failure().message, "the launcher lost it");
+}
+
+TEST_F(RemoteWorkerTest, AWorkerThatEndsUnaskedIsCancelledIfItsPlaceWas) {
+    end_unasked(kWorkerCancelled);
+    EXPECT_EQ(outcome.failure().kind, kWorkerCancelled);
+    EXPECT_EQ(outcome.failure().message, "somebody did it");
+}
+
+TEST_F(RemoteWorkerTest, AWorkerThatEndsUnaskedIsToComeBackIfItsPlaceIsOnlyGone) {
+    end_unasked(kWorkerKilled);
+    ASSERT_EQ(outcome.events.size(), 1U);
+    EXPECT_TRUE(std::holds_alternative<CancelledEvent>(outcome.events.front()));
+}
+
+TEST_F(RemoteWorkerTest, APlaceThatIsCancelledBeforeItsRelayCameCancelsTheJob) {
+    make();
+    run();
+    place->go("Slurm job 7 was cancelled", kWorkerCancelled);
+    turn();
+    EXPECT_EQ(outcome.failure().kind, kWorkerCancelled);
 }
 
 TEST_F(RemoteWorkerTest, APlaceThatIsGoneBeforeItsRelayCameIsNotTheJobsFault) {
