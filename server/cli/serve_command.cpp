@@ -289,6 +289,14 @@ int execute(const ServeCommand& command) {
     auto launcher =
         make_local_launcher(this_node(), options.slots, make_logged_workers(job_worker_options(settings.jobs), logs));
     if (settings.launcher.kind == LauncherKind::slurm) {
+        std::vector<std::string> open = settings.security.roots;
+        if (open.empty() && security->keys->protects()) {
+            open.push_back(std::filesystem::current_path().string());
+        }
+        if (const auto good = check_launcher_folder(settings.launcher, open, data_dir); !good) {
+            print_error(settings, good.error().message);
+            return kWrongUsage;
+        }
         auto cluster = open_cluster(settings.launcher, settings.server.listen, security->tls != nullptr, data_dir);
         if (!cluster) {
             print_error(settings, cluster.error().message);

@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kOwnFiles[] = {"keys.", ".keys.", "jobs.sqlite", "audit.jsonl", "audit-refused.jsonl",
-                                          "lock",  "logs",   "files"};
+                                          "lock",  "logs",   "files",       "launcher"};
 
 std::vector<std::string> resolved(const std::vector<fs::path>& roots) {
     std::vector<std::string> found;

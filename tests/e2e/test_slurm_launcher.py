@@ -206,6 +206,10 @@ def test_a_service_that_cannot_use_slurm_does_not_start(distilld, cluster, tmp_p
     config = tmp_path / "slurm.conf"
     config.write_text("ClusterName=none\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort=1\n")
     assert "Slurm does not answer: sinfo: " in refusal(*url, code=1, SLURM_CONF=str(config))
+    below = tmp_path / "root" / "tokens"
+    below.mkdir(parents=True, mode=0o700)
+    said = refusal(*url, "--root", tmp_path / "root", "--launcher-folder", below)
+    assert f"launcher.folder: {below} is below {tmp_path / 'root'}, where job specs may name files" in said
     folder = tmp_path / "open"
     folder.mkdir(mode=0o755)
     assert "can be used by others" in refusal(*url, "--launcher-folder", folder)

@@ -173,7 +173,8 @@ TEST_F(Paths, F2NothingThatAJobWritesHoldsARootOrTheServicesFolders) {
 TEST_F(Paths, TheServicesOwnFilesAreNobodys) {
     PathRuleOptions all{.roots = {base_}, .data_dir = base_ / "service"};
     for (const char* own : {"service", "service/keys.json", "service/jobs.sqlite", "service/jobs.sqlite-wal",
-                            "service/audit.jsonl.1", "service/logs/x", "service/lock", "service/files/file-1/data"}) {
+                            "service/launcher/job-1.token", "service/audit.jsonl.1", "service/logs/x", "service/lock",
+                            "service/files/file-1/data"}) {
         JobSpec bad = spec();
         bad.metrics.jsonl_file = base_ / own;
         EXPECT_THAT(refused(bad, all), ElementsAre("/metrics/jsonl_file")) << own;
