@@ -198,6 +198,7 @@ struct Service {
     asio::steady_timer& drain;  ///< its owner cancels it when all has ended
     std::chrono::milliseconds drain_timeout;
     bool secure = false;
+    bool workers_go_on = false;
 };
 
 /// We cannot fix what hangs then: a process that cannot be killed, a disk that does not answer. All that was committed
@@ -219,9 +220,11 @@ asio::awaitable<void> run_service(Service service) {
     // First signal: an orderly end. Second: exits at once. The workers save their last step by themselves, and their
     // jobs are resumed at the next start.
     co_await service.signals.async_wait(kTuple);
-    log::info("serve",
-              "stopping: running jobs write a checkpoint and go back to the queue; a second signal ends at once");
-    service.notifier.send("STOPPING=1\nSTATUS=stopping: running jobs write a checkpoint and go back to the queue");
+    const std::string what = service.workers_go_on
+                                 ? "stopping: workers on other machines go on"
+                                 : "stopping: running jobs write a checkpoint and go back to the queue";
+    log::info("serve", what + "; a second signal ends at once");
+    service.notifier.send("STOPPING=1\nSTATUS=" + what);
     service.signals.async_wait([](const boost::system::error_code& ec, int) {
         if (!ec) {
             std::_Exit(kFailed);
@@ -371,7 +374,7 @@ int execute(const ServeCommand& command) {
     asio::co_spawn(context, watchdog.run(), ended);
     asio::co_spawn(context,
                    run_service({*manager, **server, signals, watchdog, notifier, drain, settings.server.drain_timeout,
-                                security->tls != nullptr}),
+                                security->tls != nullptr, settings.launcher.kind != LauncherKind::local}),
                    ended);
     context.run();
     if (failed) {

@@ -25,8 +25,7 @@ Result<std::string> worker_url(const LauncherSettings& settings, const std::stri
     }
     const std::string port = listen.substr(listen.rfind(':'));
     if (listen.starts_with("127.") || listen.starts_with("[::1]") || listen.starts_with("localhost:") || port == ":0") {
-        return invalid_input("launcher.url: is required, the URL by which other machines reach the service: --listen " +
-                             listen + " does not tell it");
+        return invalid_input("launcher.url: is required, because other machines cannot reach the service at " + listen);
     }
     return (secure ? "https://" : "http://") + host_name() + port;
 }
