@@ -17,7 +17,7 @@ using test::wait_for_state;
 using test::World;
 using ::testing::ElementsAre;
 
-void finish(const test::Control& worker) {
+void finish_run(const test::Control& worker) {
     FinishedEvent event;
     event.last = progress_at(10, 1.0);
     event.output = "/out";
@@ -50,13 +50,13 @@ TEST(JobSlots, GivesEachRunningJobASlotOfItsOwn) {
     EXPECT_THAT(job_b.cores, ElementsAre(2, 3));
     EXPECT_EQ(job_b.device, "GPU-1");
     EXPECT_EQ(await(world.manager->get(c))->slot, std::nullopt);
-    finish(worker_a);
+    finish_run(worker_a);
     const auto worker_c = world.fleet.next();
     EXPECT_EQ(await(world.manager->get(c))->slot, 0U) << "the slot that was freed";
     const auto ended = wait_for_state(*world.manager, a, JobState::succeeded);
     EXPECT_EQ(ended.slot, std::nullopt);
     EXPECT_THAT(ended.cores, ElementsAre());
-    finish(worker_c);
+    finish_run(worker_c);
     wait_for_state(*world.manager, c, JobState::succeeded);
     EXPECT_EQ(slots("busy"), 1);
     EXPECT_EQ(slots("free"), 1);
