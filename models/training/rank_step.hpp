@@ -28,7 +28,7 @@ namespace distilld::models {
 /// With training.shard_optimizer (ZeRO-1: Rajbhandari et al., arXiv 1910.02054), each parameter group has an owner
 /// among the ranks. Only the owner gets the group's gradient, keeps its optimizer state and updates it. It sends the
 /// others the new weights: of a matrix that forward reads in another dtype only the copy in that dtype, so that from
-/// the first step on, only the owner has its master.
+/// the first forward on, only the owner has its master.
 ///
 /// Compute thread, but for arrive(). Calls block until the other ranks have come as far, and throw what the exchange
 /// throws.

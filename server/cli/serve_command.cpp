@@ -289,8 +289,7 @@ int execute(const ServeCommand& command) {
     options.files = security->files;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
     RemoteAttempts attempts;
-    auto launcher =
-        make_local_launcher(this_node(), options.slots, make_logged_workers(job_worker_options(settings.jobs), logs));
+    std::unique_ptr<Launcher> launcher;
     if (settings.launcher.kind == LauncherKind::slurm) {
         std::vector<std::string> open = settings.security.roots;
         if (open.empty() && security->keys->protects()) {
@@ -315,6 +314,9 @@ int execute(const ServeCommand& command) {
                                    own_program(),
                                    with_log};
         launcher = slurm::make_slurm_launcher(std::move(places), attempts);
+    } else {
+        launcher = make_local_launcher(this_node(), options.slots,
+                                       make_logged_workers(job_worker_options(settings.jobs), logs));
     }
     const auto manager = std::make_unique<JobManager>(options, std::move(*store), std::move(launcher), metrics);
 

@@ -19,8 +19,7 @@ struct PathRuleOptions {
     /// If `roots` is empty: whether the rule applies with the roots `otherwise`. Called each time.
     std::function<bool()> needed{};
     std::vector<std::filesystem::path> otherwise{};
-    std::filesystem::path
-        data_dir{};  ///< specs may not name keys, tokens, job store, logs and uploads in it; empty = none
+    std::filesystem::path data_dir{};  ///< specs may not name what the service keeps in it; empty = none
     /// Folders in which the service creates folders for jobs; a job may not use such a folder itself.
     std::vector<std::filesystem::path> shared{};
     /// Folders of paths that the service itself put into specs. Such paths are always allowed, but not links to them.

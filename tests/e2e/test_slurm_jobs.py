@@ -8,7 +8,7 @@ from support.processes import wait_until
 from support.rest import Rest, free_port
 from support.sinks import run_report
 
-STEPS = 300
+STEPS = 2000  # longer than the lists of Slurm take to show its job
 
 pytestmark = pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing())
 
@@ -49,13 +49,18 @@ def service(distilld, cluster, tmp_path):
 
 @pytest.fixture
 def spec(text_data, tmp_path):
-    return jobs.changed(jobs.base_spec(text_data, tmp_path / "student", STEPS), {"/checkpoint/every_steps": 50})
+    return jobs.changed(jobs.base_spec(text_data, tmp_path / "student", STEPS), {"/checkpoint/every_steps": 250})
 
 
-def test_a_job_outlives_the_service_and_ends_with_the_bits_of_a_run_alone(distilld, service, spec, tmp_path):
-    here = tmp_path / "here"
-    here.mkdir()
-    expected = run_report(distilld, jobs.changed(spec, {"/output": str(here / "student")}), here)[0]
+@pytest.fixture
+def expected(distilld, spec, tmp_path):
+    """The report of a run on this machine."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    return run_report(distilld, jobs.changed(spec, {"/output": str(folder / "student")}), folder)[0]
+
+
+def test_a_job_outlives_the_service_and_ends_with_the_bits_of_a_run_alone(service, spec, expected, tmp_path):
     job = service.rest.submit(spec)
     service.wait_step(job, 20)
     wait_until(lambda: [row for row in service.rest.get("/v1/nodes").json["data"] if row["jobs"] == [job]], "its node")
@@ -78,11 +83,8 @@ def slurm_id(service, job):
     return found
 
 
-def test_notice_of_a_preemption_costs_no_step(distilld, service, spec, tmp_path):
+def test_notice_of_a_preemption_costs_no_step(service, spec, expected):
     """What Slurm sends a minute before a time limit, or when another job takes the node."""
-    here = tmp_path / "here"
-    here.mkdir()
-    expected = run_report(distilld, jobs.changed(spec, {"/output": str(here / "student")}), here)[0]
     job = service.rest.submit(spec)
     service.wait_step(job, 20)
     service.cluster.run("scancel", "--signal=TERM", "--batch", slurm_id(service, job))

@@ -27,7 +27,7 @@ class PlaceOnSlurm final : public distilld::Place {
           queue_(queue),
           spec_(attempt.spec ? attempt.spec : std::make_shared<const JobSpec>()),
           name_(job_name({attempt.job_id, attempt.number})),
-          job_(std::make_shared<slurm::Place>(options.commands, queue, of_attempt(attempt, {}))) {
+          job_(make_job({attempt.job_id, attempt.number}, {})) {
         if (const auto id = number_from<std::uint64_t>(attempt.record->stored().place)) {
             job_->adopt(*id);
         }
@@ -43,8 +43,7 @@ class PlaceOnSlurm final : public distilld::Place {
         if (!options_.ca_file.empty()) {
             command.insert(command.end(), {"--ca-file", options_.ca_file.string()});
         }
-        PlaceOptions place{order.attempt, spec_, std::move(command), options_.folder.log_of(name_).string()};
-        job_ = std::make_shared<slurm::Place>(options_.commands, queue_, std::move(place));
+        job_ = make_job(order.attempt, std::move(command));
         const auto begun = co_await job_->begin();
         if (!begun) {
             cancel();  // Slurm may have accepted it
@@ -71,8 +70,9 @@ class PlaceOnSlurm final : public distilld::Place {
     }
 
   private:
-    PlaceOptions of_attempt(const Attempt& attempt, std::vector<std::string> command) const {
-        return {{attempt.job_id, attempt.number}, spec_, std::move(command), options_.folder.log_of(name_).string()};
+    std::shared_ptr<slurm::Place> make_job(JobAttempt attempt, std::vector<std::string> command) const {
+        PlaceOptions place{std::move(attempt), spec_, std::move(command), options_.folder.log_of(name_).string()};
+        return std::make_shared<slurm::Place>(options_.commands, queue_, std::move(place));
     }
 
     static asio::awaitable<void> cancelled(std::shared_ptr<slurm::Place> job) {
