@@ -106,6 +106,22 @@ beside_the_tests() {
     lint
 }
 
+# In a subshell each, for their environment.
+sanitized_asan() (
+    # libtorch is not instrumented, so containers that cross its border would seem to overflow.
+    # A test requests more memory than can exist, as a worker may: that must be an ordinary error.
+    export ASAN_OPTIONS=allocator_may_return_null=1:detect_container_overflow=0
+    ASAN_OPTIONS+=:detect_odr_violation=0:strict_init_order=1
+    export LSAN_OPTIONS=suppressions=$root/tests/support/leaks.txt:print_suppressions=0
+    export UBSAN_OPTIONS=print_stacktrace=1
+    run_units asan asan ""
+)
+
+sanitized_tsan() (
+    export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=0:second_deadlock_stack=1
+    run_units tsan tsan ""
+)
+
 rm -rf "$results"
 mkdir -p "$results"
 if ! step setup scripts/setup.sh; then
@@ -126,17 +142,10 @@ else
     wait
     cat "$results/beside.log"
     if [ "$fast" = 0 ]; then
-        # libtorch is not instrumented, so containers that cross its border would seem to overflow.
-        # A test requests more memory than can exist, as a worker may: that must be an ordinary error.
-        export ASAN_OPTIONS=allocator_may_return_null=1:detect_container_overflow=0
-        ASAN_OPTIONS+=:detect_odr_violation=0:strict_init_order=1
-        export LSAN_OPTIONS=suppressions=$root/tests/support/leaks.txt:print_suppressions=0
-        export UBSAN_OPTIONS=print_stacktrace=1
-        run_units asan asan ""
-        unset ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS
-        export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=0:second_deadlock_stack=1
-        run_units tsan tsan ""
-        unset TSAN_OPTIONS
+        sanitized_tsan >"$results/tsan.log" 2>&1 &
+        sanitized_asan
+        wait
+        cat "$results/tsan.log"
     fi
 fi
 printf 'all\t%d\t0\n' $((SECONDS - started)) >>"$results/phases.tsv"
