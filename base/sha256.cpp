@@ -48,6 +48,12 @@ std::string Sha256::hex() {
     return distilld::hex(std::as_bytes(std::span(digest).first(length)));
 }
 
+std::string sha256_text(std::string_view text) {
+    Sha256 hash;
+    hash.add(std::span(text));
+    return hash.hex();
+}
+
 Result<std::string> sha256_file(const std::filesystem::path& path) {
     const Result<Descriptor> file = open_file(path, O_RDONLY);
     if (!file) {

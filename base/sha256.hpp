@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/error.hpp"
 
@@ -36,6 +37,9 @@ class Sha256 {
     struct State;
     std::unique_ptr<State> state_;
 };
+
+/// SHA-256 of a text, 64 lower-case hex digits. Any thread.
+std::string sha256_text(std::string_view text);
 
 /// SHA-256 of a file's bytes, 64 lower-case hex digits. Reads in pieces. Any thread.
 Result<std::string> sha256_file(const std::filesystem::path& path);

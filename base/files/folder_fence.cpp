@@ -5,16 +5,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <random>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/files/files.hpp"
 #include "base/files/open_file.hpp"
-#include "base/hex.hpp"
 #include "base/json_fields.hpp"
 #include "base/json_text.hpp"
+#include "base/random_hex.hpp"
 #include "base/this_machine.hpp"
 
 namespace distilld {
@@ -27,11 +26,6 @@ constexpr const char* kFenceLock = ".distilld-fence.lock";
 constexpr const char* kWayOut = "; remove the file if no run uses the folder";
 constexpr std::uint64_t kMaxFenceBytes = 64U << 10;
 constexpr std::chrono::milliseconds kMaxLockPause{50};
-
-std::string draw_holder() {
-    std::random_device source;
-    return hex(source()) + hex(source());
-}
 
 /// False: another has the lock. A file system that cannot lock gives it to everyone.
 bool lock_now(const Descriptor& file) {
@@ -113,7 +107,7 @@ Result<std::optional<FolderFence>> FolderFence::try_take(const fs::path& folder,
     if (!before) {
         return before.error();
     }
-    FolderFence fence(folder, {FenceRecord().version, attempt.job, attempt.number, draw_holder(), boot_id(),
+    FolderFence fence(folder, {FenceRecord().version, attempt.job, attempt.number, random_hex(2), boot_id(),
                                static_cast<std::uint64_t>(::getpid())});
     if (*before) {
         const JobAttempt owner = attempt_of(**before);

@@ -21,15 +21,9 @@ constexpr std::size_t kMaxDepth = 8;
 constexpr std::string_view kChecksum = R"(,"sha256":")";
 constexpr std::string_view kEnd = "\"}";
 
-std::string sha256_of(std::string_view text) {
-    Sha256 hash;
-    hash.add(std::as_bytes(std::span(text.data(), text.size())));
-    return hash.hex();
-}
-
 /// The text of a JSON object, with the hash of that text added as its last member.
 std::string with_checksum(const std::string& object) {
-    const std::string hash = sha256_of(object);
+    const std::string hash = sha256_text(object);
     return object.substr(0, object.size() - 1).append(kChecksum).append(hash).append(kEnd);
 }
 

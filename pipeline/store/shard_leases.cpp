@@ -3,16 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <random>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "base/files/files.hpp"
 #include "base/files/open_file.hpp"
-#include "base/hex.hpp"
 #include "base/json_fields.hpp"
 #include "base/json_text.hpp"
+#include "base/random_hex.hpp"
 #include "base/this_machine.hpp"
 
 namespace distilld {
@@ -33,11 +32,6 @@ struct TableFile {
 };
 
 BOOST_DESCRIBE_STRUCT(TableFile, (), (version, writers, attempts))
-
-std::string draw_id() {
-    std::random_device source;
-    return hex(source()) + hex(source());
-}
 
 /// An unreadable table has no leases: a writer that loses one notices it.
 TableFile read_table(const fs::path& file) {
@@ -80,7 +74,7 @@ void ShardLeases::Table::drop(std::uint64_t shard) {
 
 ShardLeases::ShardLeases(fs::path folder, ShardLeaseOptions options)
     : folder_(std::move(folder)), options_(std::move(options)) {
-    mine_.id = draw_id();
+    mine_.id = random_hex(2);
     mine_.host = host_name();
     mine_.machine = boot_id();  // if unknown, no writer is known to be on this machine
     mine_.process = static_cast<std::uint64_t>(::getpid());

@@ -2,10 +2,9 @@
 
 #include <array>
 #include <cstdio>
-#include <random>
 #include <utility>
 
-#include "base/hex.hpp"
+#include "base/random_hex.hpp"
 #include "server/http/authenticator.hpp"
 
 namespace distilld::http {
@@ -16,7 +15,7 @@ SessionContext::SessionContext(const boost::asio::any_io_executor& executor, Ser
       router(std::move(router_in)),
       observer(std::move(observer_in)),
       stop_changed(executor),
-      request_id_prefix(hex(std::random_device{}())) {}
+      request_id_prefix(random_hex(1)) {}
 
 std::string SessionContext::next_request_id() {
     std::array<char, 24> number{};

@@ -1,12 +1,11 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <chrono>
-#include <cstdio>
-#include <random>
 #include <utility>
 
 #include "api/job_spec_json.hpp"
 #include "api/spec_paths.hpp"
+#include "base/random_hex.hpp"
 #include "server/jobs/checks/named_files_check.hpp"
 #include "server/jobs/checks/spec_claims.hpp"
 #include "server/jobs/job_manager_core.hpp"
@@ -103,14 +102,7 @@ asio::awaitable<JobOutcome> asked(Core* core, std::string id, Ask ask) {
 }  // namespace
 
 std::string make_job_id() {
-    std::random_device device;
-    std::string id = "job-";
-    for (int word = 0; word < 3; ++word) {
-        char text[9];
-        std::snprintf(text, sizeof text, "%08x", static_cast<unsigned>(device()));
-        id += text;
-    }
-    return id;
+    return "job-" + random_hex(3);
 }
 
 asio::awaitable<JobOutcome> JobManager::submit(SubmitRequest request) {

@@ -15,9 +15,7 @@ constexpr std::size_t kJobDigits = 24;
 constexpr std::size_t kNameDigits = 16;
 
 std::string id_of(const std::string& job_id, const std::string& name) {
-    Sha256 hash;
-    hash.add(std::span<const char>(name));
-    return std::string(kFilePrefix) + job_id.substr(kJobPrefix.size()) + "-" + hash.hex().substr(0, kNameDigits);
+    return std::string(kFilePrefix) + job_id.substr(kJobPrefix.size()) + "-" + sha256_text(name).substr(0, kNameDigits);
 }
 
 }  // namespace

@@ -76,9 +76,7 @@ NewApiKey make_api_key(std::string name, http::Role role) {
 }
 
 std::string hash_of_secret(std::string_view secret) {
-    Sha256 hash;
-    hash.add(std::as_bytes(std::span(secret.data(), secret.size())));
-    return hash.hex();
+    return sha256_text(secret);
 }
 
 bool same_hash(std::string_view one, std::string_view other) {

@@ -1,12 +1,11 @@
 #include "server/teacher/host_teacher.hpp"
 
 #include <chrono>
-#include <random>
 #include <span>
 #include <string_view>
 #include <utility>
 
-#include "base/hex.hpp"
+#include "base/random_hex.hpp"
 #include "base/sha256.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "server/http/authenticator.hpp"
@@ -25,31 +24,16 @@ constexpr std::uint64_t kMaxBodyBytes = (std::uint64_t{64} << 10U) + 24 * kMaxPo
 constexpr std::uint64_t kMaxAnswerBytes = std::uint64_t{1} << 42U;
 constexpr int kKeyWords = 8;  ///< of 32 bits
 
-std::string draw_key() {
-    std::random_device source;
-    std::string key;
-    for (int i = 0; i < kKeyWords; ++i) {
-        key += hex(source());
-    }
-    return key;
-}
-
-std::string hash_of(std::string_view text) {
-    Sha256 hash;
-    hash.add(std::as_bytes(std::span(text.data(), text.size())));
-    return hash.hex();
-}
-
 /// Accepts one key.
 class OneKey final : public http::Authenticator {
   public:
-    explicit OneKey(const std::string& key) : header_hash_(hash_of("Bearer " + key)) {}
+    explicit OneKey(const std::string& key) : header_hash_(sha256_text("Bearer " + key)) {}
 
     http::Authentication judge(const http::RequestHead& head) override {
         // Hashes are compared, so that the time tells nothing about the key.
         const auto given = head.request.header("authorization");
         http::Authentication verdict;
-        if (given && hash_of(*given) == header_hash_) {
+        if (given && sha256_text(*given) == header_hash_) {
             verdict.caller = http::Caller{"rank", http::Role::submit, {}};
             return verdict;
         }
@@ -118,7 +102,7 @@ Result<HostTeacherPlace> HostTeacher::serve() {
         return Error{ErrorKind::internal, "the teacher for the ranks of this host is not loaded"};
     }
     HostTeacherPlace place;
-    place.key = draw_key();
+    place.key = random_hex(kKeyWords);
     http::ServerOptions options;
     options.listen = std::string(kLoopback) + ":0";
     options.authenticator = std::make_shared<OneKey>(place.key);

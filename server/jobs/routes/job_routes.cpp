@@ -2,11 +2,11 @@
 
 #include <boost/algorithm/string/join.hpp>
 #include <boost/json/array.hpp>
-#include <random>
 
 #include "api/openapi.hpp"
 #include "api/problem.hpp"
 #include "base/json_text.hpp"
+#include "base/random_hex.hpp"
 #include "distilld_version.hpp"
 #include "server/jobs/routes/api_route.hpp"
 #include "server/jobs/routes/artifact_routes.hpp"
@@ -202,7 +202,7 @@ class JobApi {
     JobManager& manager_;
     std::shared_ptr<JobLogs> logs_;
     /// The numbers of changes restart with the process.
-    const std::string process_ = std::to_string(std::random_device()()) + std::to_string(std::random_device()());
+    const std::string process_ = random_hex(2);
     const Estimates estimates_;
 };
 

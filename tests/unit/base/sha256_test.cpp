@@ -28,6 +28,10 @@ TEST(Sha256File, AgreesWithPublishedVectors) {
     EXPECT_THAT(sha256_file(folder / "absent").error().message, HasSubstr("absent: cannot open"));
 }
 
+TEST(Sha256, IsThatOfAText) {
+    EXPECT_EQ(sha256_text("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
 TEST(Sha256, IsThatOfThePiecesTogether) {
     Sha256 pieces;
     pieces.add(std::span<const char>(std::string_view("a")));
