@@ -14,78 +14,17 @@ import signal
 import socket
 import ssl
 import subprocess
-import threading
 
 import pytest
 from support import jobs
 from support.processes import wait_until
+from support.remote import Cable, relays
 from support.rest import Rest, free_port
 from support.sinks import run_report
 
 STEPS = 500  # several seconds: a relay connects again after 1, 2 and 4
 EVERY = 100
 CHANNEL = "/v1/attempts/channel"
-
-
-class Cable:
-    """A TCP proxy of loopback connections, which cut() breaks. None gets through while it is `severed`."""
-
-    def __init__(self, port):
-        self.target = ("127.0.0.1", port)
-        self.connections = 0
-        self.open = []
-        self.severed = False
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self.listener.accept()
-                if self.severed:
-                    near.close()
-                    continue
-                try:
-                    far = socket.create_connection(self.target, timeout=10)
-                except OSError:  # the service is away
-                    near.close()
-                    continue
-                far.settimeout(None)
-                self.connections += 1
-                self.open += [near, far]
-                for source, sink in ((near, far), (far, near)):
-                    threading.Thread(target=self.copy, args=(source, sink), daemon=True).start()
-
-    @staticmethod
-    def copy(source, sink):
-        with contextlib.suppress(OSError):
-            while data := source.recv(4096):
-                sink.sendall(data)
-        for end in (source, sink):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def cut(self):
-        for end in self.open:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-        self.open = []
-
-    def close(self):
-        self.listener.close()
-        self.cut()
-
-
-def relays(folder):
-    """Process ids of the relays that this folder's services have started, and still run."""
-    found = []
-    for entry in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            words = entry.read_bytes().split(b"\0")
-            if b"attempt" in words and any(str(folder).encode() in word for word in words):
-                found.append(int(entry.parent.name))
-    return found
 
 
 class TrustingRest(Rest):

@@ -1,11 +1,9 @@
 """Jobs of a service whose workers Slurm places: slurmctld and two virtual nodes on this machine."""
 
-import signal
-
 import pytest
 from support import jobs, slurm_cluster
 from support.processes import wait_until
-from support.rest import Rest, free_port
+from support.remote import OnSlurm
 from support.sinks import run_report
 
 STEPS = 2000  # longer than the lists of Slurm take to show its job
@@ -19,27 +17,6 @@ def cluster(tmp_path_factory):
     started.wait_for("idle", "n1", "n2")
     yield started
     started.stop()
-
-
-class OnSlurm:
-    """A service on the cluster, at a port that stays."""
-
-    def __init__(self, distilld, cluster, folder):
-        self.distilld = distilld
-        self.cluster = cluster
-        self.folder = folder
-        self.listen = f"127.0.0.1:{free_port()}"
-        self.start()
-
-    def start(self):
-        flags = ("--launcher", "slurm", "--launcher-url", f"http://{self.listen}")
-        self.process = self.distilld.service(
-            self.folder / "service", *flags, listen=self.listen, env=self.cluster.environment()
-        )
-        self.rest = Rest(self.process.url)
-
-    def wait_step(self, job, step):
-        return wait_until(lambda: (self.rest.job(job)["progress"] or {"step": 0})["step"] >= step, f"step {step}")
 
 
 @pytest.fixture
@@ -64,8 +41,7 @@ def test_a_job_outlives_the_service_and_ends_with_the_bits_of_a_run_alone(servic
     job = service.rest.submit(spec)
     service.wait_step(job, 20)
     wait_until(lambda: [row for row in service.rest.get("/v1/nodes").json["data"] if row["jobs"] == [job]], "its node")
-    service.process.send(signal.SIGKILL)
-    service.process.wait()
+    service.kill()
     service.start()
     ended = service.rest.wait_job(job)
     assert ended["weights_sha256"] == expected["weights_sha256"]

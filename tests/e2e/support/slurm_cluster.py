@@ -37,7 +37,8 @@ def free_ports(count):
 class SlurmCluster:
     """Started by the constructor, ended by stop()."""
 
-    def __init__(self, folder, nodes=("n1", "n2"), cores=2):
+    def __init__(self, folder, nodes=("n1", "n2"), cores=2, **settings):
+        """`settings`: lines of slurm.conf."""
         self.folder = pathlib.Path(folder)
         self.nodes = list(nodes)
         self.daemons = {}
@@ -45,10 +46,10 @@ class SlurmCluster:
         controller, *ports = free_ports(1 + len(self.nodes))
         for name in ("state", "spool", "log", "munge"):
             (self.folder / name).mkdir(mode=0o755, parents=True)
-        self.write_config(controller, ports, cores)
+        self.write_config(controller, ports, cores, settings)
         try:
             self.start_munge()
-            self.start("slurmctld", "slurmctld", "-D", "-f", self.config)
+            self.start_controller()
             for node in self.nodes:
                 self.start_node(node)
             self.wait_for("idle", *self.nodes)
@@ -56,7 +57,7 @@ class SlurmCluster:
             self.stop()
             raise
 
-    def write_config(self, controller, ports, cores):
+    def write_config(self, controller, ports, cores, settings):
         lines = {
             "ClusterName": "virtual",
             "SlurmctldHost": "localhost(127.0.0.1)",
@@ -82,6 +83,7 @@ class SlurmCluster:
             "MpiDefault": "none",
             "ReturnToService": 2,
             "KillWait": 10,
+            **settings,
         }
         text = "".join(f"{name}={value}\n" for name, value in lines.items())
         for node, port in zip(self.nodes, ports, strict=True):
@@ -103,12 +105,20 @@ class SlurmCluster:
         )
         self.wait_until(lambda: (place / "socket").exists(), "munged's socket")
 
+    def start_controller(self):
+        self.start("slurmctld", "slurmctld", "-D", "-f", self.config)
+
     def start_node(self, node):
         self.start(node, "slurmd", "-D", "-N", node, "-f", self.config)
 
     def start(self, name, *command):
         with (self.folder / "log" / f"{name}.out").open("ab") as out:
             self.daemons[name] = subprocess.Popen([*map(str, command)], stdout=out, stderr=out)
+
+    def kill(self, name):
+        """A daemon, and nothing of what it has started."""
+        self.daemons[name].kill()
+        self.daemons[name].wait()
 
     def environment(self):
         return {**os.environ, "SLURM_CONF": str(self.config)}
