@@ -89,8 +89,9 @@ class JobManager {
     /// wait in the store, not in memory.
     boost::asio::awaitable<EventBatch> wait_events(std::string id, std::uint64_t after, std::uint32_t limit);
 
-  private:
     struct Core;  // job_manager_core.hpp
+
+  private:
     std::unique_ptr<Core> core_;
 };
 

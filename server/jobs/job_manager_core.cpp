@@ -57,7 +57,9 @@ RestoredJob restored_job(const StoredJob& stored, bool outlives_service) {
 
 JobManager::JobManager(JobManagerOptions options, std::unique_ptr<JobStore> store, std::unique_ptr<Launcher> launcher,
                        std::shared_ptr<JobMetrics> metrics)
-    : core_(std::make_unique<Core>(std::move(options), std::move(store), std::move(launcher), std::move(metrics))) {}
+    : core_(std::make_unique<Core>(std::move(options), std::move(store), std::move(launcher), std::move(metrics))) {
+    core_->begin_thread();
+}
 
 JobManager::~JobManager() = default;
 
@@ -108,18 +110,23 @@ JobManager::Core::Core(JobManagerOptions options_in, std::unique_ptr<JobStore> s
                    pump();
                }}),
       retry(io),
-      wakeup(io),
-      thread([this] { run_thread(); }) {}
+      wakeup(io) {}
 
 JobManager::Core::~Core() {
-    asio::post(io, [this] {
-        if (!launcher->outlives_service()) {
-            running.kill_all();
-        }
-        io.stop();
-    });
-    thread.join();
+    if (thread.joinable()) {
+        asio::post(io, [this] {
+            if (!launcher->outlives_service()) {
+                running.kill_all();
+            }
+            io.stop();
+        });
+        thread.join();
+    }
     running.clear();
+}
+
+void JobManager::Core::begin_thread() {
+    thread = std::thread([this] { run_thread(); });
 }
 
 void JobManager::Core::run_thread() {

@@ -30,7 +30,8 @@ struct PreparedSpec {
 };
 
 /// The parts of a JobManager, and its work on its own thread: it carries out what the JobTable decides. Only the
-/// manager's three files use it. All members but the constants and the readers belong to the manager's thread.
+/// manager's three files use it, and a simulation, which runs `io` itself. All members but the constants and the
+/// readers belong to the manager's thread.
 struct JobManager::Core {
     Core(JobManagerOptions options_in, std::unique_ptr<JobStore> store, std::unique_ptr<Launcher> launcher_in,
          std::shared_ptr<JobMetrics> metrics_in);
@@ -45,6 +46,8 @@ struct JobManager::Core {
     }
 
     // --- job_manager_core.cpp ---
+    /// Runs `io` on a thread of its own, until this is destroyed.
+    void begin_thread();
     void start();
     boost::asio::awaitable<void> stop();
     bool is_ready();

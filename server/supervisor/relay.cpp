@@ -10,7 +10,6 @@
 #include "api/job_spec_json.hpp"
 #include "net/host_resolver.hpp"
 #include "net/http_connector.hpp"
-#include "net/web_socket.hpp"
 #include "pipeline/async/condition.hpp"
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/failure_message.hpp"
@@ -175,18 +174,34 @@ asio::awaitable<void> pass_frames(std::shared_ptr<Relay::State> state, WebSocket
     co_await run_until(read_orders(state, socket), write_events(state, socket));
 }
 
+struct Dialled {
+    std::unique_ptr<ByteStream> stream;
+    std::unique_ptr<WebSocket> socket;  // uses the stream
+};
+
+asio::awaitable<Result<std::shared_ptr<WebSocket>>> dial(std::shared_ptr<Relay::State> state) {
+    auto opened = co_await state->connector.open();
+    if (!opened) {
+        co_return io_error(opened.error().message);
+    }
+    const auto dialled = std::make_shared<Dialled>();
+    dialled->stream = *std::move(opened);
+    WebSocketLimits limits;
+    limits.message_bytes = kLinkFrameLimit;
+    dialled->socket = make_web_socket(*dialled->stream, limits);
+    co_return std::shared_ptr<WebSocket>(dialled, dialled->socket.get());
+}
+
 /// One connection, from dialling to its end. True: it lasted.
 asio::awaitable<bool> connect_once(std::shared_ptr<Relay::State> state) {
     const EndpointUrl& service = state->options.service;
-    auto opened = co_await with_deadline(state->connector.open(), kConnectDeadline);
+    auto dialling = state->options.dial ? state->options.dial() : dial(state);
+    const auto opened = co_await with_deadline(std::move(dialling), kConnectDeadline);
     if (!opened || !*opened) {
-        state->complain(opened ? (*opened).error().message : service.name + ": no connection within 30 s");
+        state->complain(opened ? opened->error().message : service.name + ": no connection within 30 s");
         co_return false;
     }
-    const std::unique_ptr<ByteStream> stream = std::move(**opened);
-    WebSocketLimits limits;
-    limits.message_bytes = kLinkFrameLimit;
-    const auto socket = make_web_socket(*stream, limits);
+    const std::shared_ptr<WebSocket> socket = **opened;
     const auto answer =
         co_await socket->open(service.host_header, service.target(), state->options.token, state->options.user_agent);
     if (answer.failure) {
@@ -202,7 +217,6 @@ asio::awaitable<bool> connect_once(std::shared_ptr<Relay::State> state) {
     state->trouble.clear();
     const auto before = Clock::now();
     co_await run_until(pass_frames(state, *socket), await_over(state));
-    stream->close();
     co_return Clock::now() - before > state->options.max_pause;
 }
 

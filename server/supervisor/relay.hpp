@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "net/endpoint_url.hpp"
+#include "net/web_socket.hpp"
 #include "server/supervisor/worker_output.hpp"
 #include "server/supervisor/worker_process.hpp"
 
@@ -21,6 +22,8 @@ struct RelayOptions {
     std::string token;
     std::shared_ptr<boost::asio::ssl::context> tls{};  ///< for https
     std::string user_agent;
+    /// A connection to the service that has not said anything yet. Empty: over TCP, to `service`.
+    std::function<boost::asio::awaitable<Result<std::shared_ptr<WebSocket>>>()> dial{};
     /// A worker that hands its output to the sink.
     std::function<std::unique_ptr<WorkerProcess>(WorkerOutput::LineSink)> make_worker;
     std::function<void(const std::string&)> say;  ///< takes lines about the connection

@@ -63,7 +63,7 @@ asio::awaitable<Result<CommandAnswer>> Commands::run(std::filesystem::path progr
     command.environment = options_.environment;
     command.input = std::move(input);
     command.deadline = options_.deadline;
-    co_return co_await run_command(std::move(command));
+    co_return co_await options_.run(std::move(command));
 }
 
 asio::awaitable<Result<std::uint64_t>> Commands::submit(std::vector<std::string> options, std::string script) const {

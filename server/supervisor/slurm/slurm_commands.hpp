@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct CommandsOptions {
     std::string path;                                              ///< folders with Slurm's commands, as in PATH
     std::vector<std::string> environment;                          ///< of the commands and of the jobs, NAME=value
     std::chrono::milliseconds deadline{std::chrono::seconds(30)};  ///< of each command
+    std::function<boost::asio::awaitable<Result<CommandAnswer>>(Command)> run = run_command;
 };
 
 /// From our own environment: PATH, SLURM_CONF, and what a worker gets (server/supervisor/worker_environment.hpp), so no
