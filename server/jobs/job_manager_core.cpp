@@ -91,7 +91,9 @@ JobManager::Core::Core(JobManagerOptions options_in, std::unique_ptr<JobStore> s
                        std::unique_ptr<Launcher> launcher_in, std::shared_ptr<JobMetrics> metrics_in)
     : options(std::move(options_in)),
       launcher(std::move(launcher_in)),
-      journal(std::move(store), options.metrics_kept, [this](const std::string& id) { waiters.wake(id); }),
+      journal(
+          std::move(store), options.metrics_kept, [this](const std::string& id) { waiters.wake(id); },
+          JobJournal::kMessagesKept, [this] { retry_later(); }),
       metrics(std::move(metrics_in)),
       reader(journal.open_reader()),
       history_reader(journal.open_reader()),

@@ -39,8 +39,13 @@ std::string now_text() {
 }
 
 JobJournal::JobJournal(std::unique_ptr<JobStore> store, std::uint32_t metrics_kept,
-                       std::function<void(const std::string& id)> wake, std::uint32_t messages_kept)
-    : store_(std::move(store)), metrics_kept_(metrics_kept), messages_kept_(messages_kept), wake_(std::move(wake)) {}
+                       std::function<void(const std::string& id)> wake, std::uint32_t messages_kept,
+                       std::function<void()> on_trouble)
+    : store_(std::move(store)),
+      metrics_kept_(metrics_kept),
+      messages_kept_(messages_kept),
+      wake_(std::move(wake)),
+      on_trouble_(std::move(on_trouble)) {}
 
 std::vector<StoredJob> JobJournal::restore() {
     auto jobs = store_->unfinished();
@@ -391,6 +396,9 @@ void JobJournal::refused(const std::string& why) {
     log::error("jobs", "the job store cannot be written, events are kept in memory: " + why);
     live_jobs_.set_trouble(
         api::StatusReason{"store_unavailable", "the job store cannot be written: " + why, now_text()});
+    if (on_trouble_) {
+        on_trouble_();
+    }
 }
 
 void JobJournal::retry() {

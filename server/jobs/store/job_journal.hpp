@@ -27,10 +27,13 @@ namespace distilld {
 /// cannot be written wait here, up to a bound, and are written in order when there is space. One thread.
 class JobJournal {
   public:
+    static constexpr std::uint32_t kMessagesKept = 10'000;
+
     /// `metrics_kept`, `messages_kept`: about how many metrics events and messages are kept per job. `wake` is called
-    /// when a job has an event.
+    /// when a job has an event, `on_trouble` when the store begins to refuse: call retry() from then on.
     JobJournal(std::unique_ptr<JobStore> store, std::uint32_t metrics_kept,
-               std::function<void(const std::string& id)> wake, std::uint32_t messages_kept = 10'000);
+               std::function<void(const std::string& id)> wake, std::uint32_t messages_kept = kMessagesKept,
+               std::function<void()> on_trouble = {});
 
     /// Most events of one job that wait for space. Then old ones are dropped, metrics first; the history says so.
     static constexpr std::size_t kMaxUnsavedEvents = 1000;
@@ -152,6 +155,7 @@ class JobJournal {
     std::uint32_t metrics_kept_;
     std::uint32_t messages_kept_;
     std::function<void(const std::string& id)> wake_;
+    std::function<void()> on_trouble_;
     std::optional<std::chrono::steady_clock::time_point> writable_at_;  ///< when that was last checked
     LiveJobs live_jobs_;
     bool trouble_ = false;

@@ -100,6 +100,30 @@ TEST_F(JobJournalTest, F6OldMessagesAreDroppedByThemselves) {
     EXPECT_EQ(events.front().level, "warn");
 }
 
+TEST_F(JobJournalTest, TellsOnceThatTheStoreRefuses) {
+    const auto full = std::make_shared<std::atomic<bool>>(true);
+    int troubles = 0;
+    JobJournal journal(
+        std::make_unique<test::FullDisk>(open(), full), 1000, [](const std::string&) {}, JobJournal::kMessagesKept,
+        [&troubles] { ++troubles; });
+    *full = false;
+    journal.create(job("a"));
+    *full = true;
+    journal.hold("a");
+    journal.append("a", message_record("held"));
+    EXPECT_EQ(troubles, 0);
+    journal.release("a");
+    EXPECT_EQ(troubles, 1) << "nobody but the journal knows of this write";
+    journal.append("a", message_record("waits"));
+    EXPECT_EQ(troubles, 1);
+    *full = false;
+    journal.retry();
+    EXPECT_TRUE(journal.is_saved("a"));
+    *full = true;
+    EXPECT_FALSE(journal.save("a"));
+    EXPECT_EQ(troubles, 2);
+}
+
 TEST_F(JobJournalTest, ShowsWhatAFullDiskRefusesAndWritesItLater) {
     const auto full = std::make_shared<std::atomic<bool>>(false);
     std::vector<std::string> woken;
