@@ -18,6 +18,12 @@ bool was_killed(const WorkerOutcome& outcome) {
     return outcome.kind == Kind::died || outcome.kind == Kind::out_of_memory;
 }
 
+/// Of a worker that was to stop for a pause. Outside of the service, it may have been ended by the service itself
+/// before a restart.
+bool was_killed_in_pause(const WorkerOutcome& outcome) {
+    return was_killed(outcome) || outcome.kind == Kind::cancelled_outside;
+}
+
 /// For a job that was not asked to end. nullopt: it is not over.
 std::optional<Conclusion> conclude_run(const WorkerOutcome& outcome) {
     switch (outcome.kind) {
@@ -73,18 +79,19 @@ Conclusion conclude_pause(bool forced, const WantedOfRun& wanted, const WorkerOu
     if (forced && outcome.kind != Kind::finished && outcome.kind != Kind::cancelled) {
         return {JobState::paused, paused_reason(std::string(kKilled) + kWhole)};
     }
+    if (was_killed_in_pause(outcome)) {
+        return {JobState::paused, paused_reason(what_happened(outcome) + kWhole)};
+    }
     if (const auto end = conclude_run(outcome)) {
         return *end;
-    }
-    if (was_killed(outcome)) {
-        return {JobState::paused, paused_reason(what_happened(outcome) + kWhole)};
     }
     return {JobState::paused, paused_reason("paused" + with_what(wanted, outcome))};
 }
 
 /// The pause was withdrawn.
 Conclusion conclude_resume(bool forced, const WorkerOutcome& outcome) {
-    if (const auto end = conclude_run(outcome); end && (!forced || outcome.kind == Kind::finished)) {
+    const bool killed = forced || was_killed_in_pause(outcome);
+    if (const auto end = conclude_run(outcome); end && (!killed || outcome.kind == Kind::finished)) {
         return *end;
     }
     return {JobState::queued, std::nullopt};
