@@ -265,9 +265,11 @@ void placed_ranks_share_the_groups(SpecReading& reading) {
         reading.violate(pointer, "conflict",
                         "gives " + std::to_string(ranks) + " ranks with /placement/ranks_per_node, but at most " +
                             std::to_string(kMaxPlacedRanks) + " train together");
-    } else if (reading.spec.training.ranks > 1) {
+    } else if (reading.spec.training.ranks > 1 && reading.spec.training.ranks != ranks) {
         reading.violate("/training/ranks", "conflict",
-                        "is for one machine, and /placement gives ranks too: leave it out");
+                        "is " + std::to_string(reading.spec.training.ranks) +
+                            ", but /placement/nodes times /placement/ranks_per_node is " + std::to_string(ranks) +
+                            ": give the same number, or leave it out");
     } else if (const auto conflict = conflict_of_ranks(reading.spec.student, reading.spec.training, ranks)) {
         reading.violate(conflict->pointer, "conflict", conflict->why);
     }

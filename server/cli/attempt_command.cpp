@@ -3,10 +3,14 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +23,7 @@
 #include "server/supervisor/ranked_worker.hpp"
 #include "server/supervisor/relay.hpp"
 #include "server/supervisor/remote_attempts.hpp"
+#include "server/supervisor/slurm/allocation.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
 
@@ -37,6 +42,11 @@ struct AttemptFlags {
 
 void say_of_attempt(const std::string& message) {
     std::fprintf(stderr, "distilld attempt: %s\n", to_shown_utf8(message).c_str());
+}
+
+std::optional<std::string> variable_of_environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
 Result<RelayOptions> relay_options(const AttemptFlags& flags) {
@@ -69,15 +79,45 @@ Result<RelayOptions> relay_options(const AttemptFlags& flags) {
     return options;
 }
 
+/// The ranks that the spec places on nodes: those of the first one are children of this process, srun starts the
+/// others.
+Result<std::unique_ptr<WorkerProcess>> make_placed_worker(asio::any_io_executor executor, const JobSpec* spec,
+                                                          WorkerOutput::LineSink sink) {
+    WorkerProcessOptions worker;
+    worker.program = default_worker_program();
+    worker.environment = worker_environment();
+    worker.stderr_sink = std::move(sink);
+    const PlacementSpec placement = spec == nullptr ? PlacementSpec() : spec->placement.value_or(PlacementSpec());
+    RankLayout layout;
+    if (placement.ranks() > 1) {
+        layout.count = placement.ranks();
+        layout.per_machine = placement.ranks_per_node;
+    }
+    slurm::Allocation given;
+    if (placement.nodes > 1) {
+        auto allocation = slurm::read_allocation(variable_of_environment);
+        if (!allocation) {
+            return allocation.error();
+        }
+        given = *std::move(allocation);
+        if (given.nodes.size() < placement.nodes) {
+            return invalid_input("/placement/nodes is " + std::to_string(placement.nodes) + ", but Slurm job " +
+                                 std::to_string(given.job) + " has " + std::to_string(given.nodes.size()));
+        }
+        layout.host = given.host;
+    }
+    const auto make_rank = [executor, worker, given, per_node = placement.ranks_per_node](std::uint32_t rank) {
+        const std::uint32_t node = rank / per_node;
+        return make_worker_process(
+            executor, given.nodes.empty() || node == 0 ? worker : slurm::on_node(given, given.nodes.at(node), worker));
+    };
+    return make_ranked_worker(executor, make_rank, std::move(layout));
+}
+
 int run_attempt(RelayOptions options) {
     asio::io_context context(1);
-    options.make_worker = [&context](WorkerOutput::LineSink sink) {
-        WorkerProcessOptions worker;
-        worker.program = default_worker_program();
-        worker.environment = worker_environment();
-        worker.stderr_sink = std::move(sink);
-        const auto executor = context.get_executor();
-        return make_ranked_worker(executor, [executor, worker] { return make_worker_process(executor, worker); });
+    options.make_worker = [&context](const JobSpec* spec, WorkerOutput::LineSink sink) {
+        return make_placed_worker(context.get_executor(), spec, std::move(sink));
     };
     Relay relay(context.get_executor(), std::move(options));
     asio::signal_set signals(context, SIGINT, SIGTERM);

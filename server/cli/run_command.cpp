@@ -157,7 +157,9 @@ int execute(const RunCommand& command) {
         // The bar and the worker's output share the screen.
         options.stderr_sink = [&display](const std::string& line) { display.line(line); };
     }
-    const auto make_rank = [&context, &options] { return make_worker_process(context.get_executor(), options); };
+    const auto make_rank = [&context, &options](std::uint32_t) {
+        return make_worker_process(context.get_executor(), options);
+    };
     const auto make_worker = [&context, &make_rank] { return make_ranked_worker(context.get_executor(), make_rank); };
     // If one of several ranks ends, all must begin again: their launcher's task.
     const bool alone = !start->rank;

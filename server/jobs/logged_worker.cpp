@@ -92,7 +92,8 @@ WorkerFactory make_logged_workers(WorkerProcessOptions options, std::shared_ptr<
         }
         return make_logged_worker(logs, [&](WorkerOutput::LineSink sink) {
             there.stderr_sink = std::move(sink);
-            return make_ranked_worker(executor, [executor, there] { return make_worker_process(executor, there); });
+            return make_ranked_worker(
+                executor, [executor, there](std::uint32_t) { return make_worker_process(executor, there); });
         });
     };
 }

@@ -26,13 +26,17 @@ using asio::ip::tcp;
 constexpr std::chrono::seconds kGrace{20};
 constexpr std::chrono::seconds kShortGrace{5};
 
-/// A port of this machine that the kernel gives to nobody else while this lives. Whoever listens with SO_REUSEADDR may
-/// take it.
+/// A port of this machine, at `host`, that the kernel gives to nobody else while this lives. Whoever listens with
+/// SO_REUSEADDR may take it.
 class HeldPort {
   public:
-    explicit HeldPort(const asio::any_io_executor& executor) : socket_(executor, tcp::v4()) {
+    HeldPort(const asio::any_io_executor& executor, const std::string& host) : socket_(executor) {
+        boost::system::error_code is_name;
+        const auto address = asio::ip::make_address(host, is_name);
+        const auto family = !is_name && address.is_v6() ? tcp::v6() : tcp::v4();
+        socket_.open(family);
         socket_.set_option(tcp::socket::reuse_address(true));
-        socket_.bind(tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+        socket_.bind(is_name || !address.is_loopback() ? tcp::endpoint(family, 0) : tcp::endpoint(address, 0));
     }
     [[nodiscard]] std::uint16_t number() const { return socket_.local_endpoint().port(); }
 
@@ -41,9 +45,9 @@ class HeldPort {
 };
 
 struct Ranks {
-    Ranks(const asio::any_io_executor& executor_in, std::function<std::unique_ptr<WorkerProcess>()> make_worker_in)
-        : executor(executor_in), make_worker(std::move(make_worker_in)), grace(executor) {
-        workers.push_back(make_worker());  // of rank 0: commands may come before run()
+    Ranks(const asio::any_io_executor& executor_in, RankFactory make_worker_in, RankLayout layout_in)
+        : executor(executor_in), make_worker(std::move(make_worker_in)), layout(std::move(layout_in)), grace(executor) {
+        workers.push_back(make_worker(0));  // of rank 0: commands may come before run()
     }
 
     /// Rank 0 stops and writes for all; limits are divided, so each must know.
@@ -65,7 +69,8 @@ struct Ranks {
     }
 
     asio::any_io_executor executor;
-    std::function<std::unique_ptr<WorkerProcess>()> make_worker;
+    RankFactory make_worker;
+    RankLayout layout;
     std::vector<std::unique_ptr<WorkerProcess>> workers;  ///< by rank
     std::optional<FailedEvent> cause;                     ///< of the rank that failed first
     std::optional<WorkerEvent> last;                      ///< of rank 0
@@ -127,9 +132,10 @@ asio::awaitable<void> run_rank(std::shared_ptr<Ranks> ranks, std::uint32_t rank,
 asio::awaitable<Result<WorkerExit>> run_all(std::shared_ptr<Ranks> ranks, WorkerStart start,
                                             WorkerProcess::EventHandler on_event, std::uint32_t count) {
     co_await asio::this_coro::throw_if_cancelled(false);
-    const HeldPort port(ranks->executor);
+    const HeldPort port(ranks->executor, ranks->layout.host);
+    const std::uint32_t per_machine = ranks->layout.per_machine == 0 ? count : ranks->layout.per_machine;
     for (std::uint32_t rank = 1; rank < count; ++rank) {
-        ranks->workers.push_back(ranks->make_worker());
+        ranks->workers.push_back(ranks->make_worker(rank));
         if (ranks->limit) {
             ranks->workers.back()->send(*ranks->limit);
         }
@@ -137,10 +143,12 @@ asio::awaitable<Result<WorkerExit>> run_all(std::shared_ptr<Ranks> ranks, Worker
     std::optional<Result<WorkerExit>> exit;
     TaskGroup others(ranks->executor);
     for (std::uint32_t rank = 1; rank < count; ++rank) {
-        start.rank = RankPlace{rank, count, "127.0.0.1", port.number(), false, 0, count, rank};
+        const auto attempt = static_cast<std::uint32_t>(start.attempt);
+        const std::uint32_t local = rank % per_machine;
+        start.rank = RankPlace{rank, count, ranks->layout.host, port.number(), false, attempt, per_machine, local};
         static_cast<void>(others.spawn(run_rank(ranks, rank, start, on_event, others, exit)));
     }
-    start.rank->rank = 0;
+    start.rank->rank = start.rank->local_rank = 0;
     // A cancellation reaches rank 0 only. When it ends, so do the others.
     co_await run_rank(ranks, 0, std::move(start), on_event, others, exit);
     co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
@@ -160,12 +168,13 @@ asio::awaitable<Result<WorkerExit>> run_all(std::shared_ptr<Ranks> ranks, Worker
 
 class RankedWorker final : public WorkerProcess {
   public:
-    RankedWorker(const asio::any_io_executor& executor, std::function<std::unique_ptr<WorkerProcess>()> make_worker)
-        : ranks_(std::make_shared<Ranks>(executor, std::move(make_worker))) {}
+    RankedWorker(const asio::any_io_executor& executor, RankFactory make_worker, RankLayout layout)
+        : ranks_(std::make_shared<Ranks>(executor, std::move(make_worker), std::move(layout))) {}
 
     asio::awaitable<Result<WorkerExit>> run(WorkerStart start, EventHandler on_event) override {
-        const std::uint32_t count = start.spec && !start.rank ? start.spec->training.ranks : 1;
-        if (count > 1) {
+        const std::uint32_t given = ranks_->layout.count;
+        const std::uint32_t count = given == 0 && start.spec ? start.spec->training.ranks : given;
+        if (count > 1 && !start.rank) {
             return run_all(ranks_, std::move(start), std::move(on_event), count);
         }
         return ranks_->workers.front()->run(std::move(start), std::move(on_event));
@@ -179,9 +188,9 @@ class RankedWorker final : public WorkerProcess {
 
 }  // namespace
 
-std::unique_ptr<WorkerProcess> make_ranked_worker(asio::any_io_executor executor,
-                                                  std::function<std::unique_ptr<WorkerProcess>()> make_worker) {
-    return std::make_unique<RankedWorker>(executor, std::move(make_worker));
+std::unique_ptr<WorkerProcess> make_ranked_worker(asio::any_io_executor executor, RankFactory make_worker,
+                                                  RankLayout layout) {
+    return std::make_unique<RankedWorker>(executor, std::move(make_worker), std::move(layout));
 }
 
 }  // namespace distilld

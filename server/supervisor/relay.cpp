@@ -272,8 +272,14 @@ void begin_worker(const std::shared_ptr<Relay::State>& state) {
     if (auto spec = api::parse_job_spec(state->start->spec_json)) {
         state->start->spec = std::make_shared<const JobSpec>(*std::move(spec));
     }
-    state->worker =
-        state->options.make_worker([state = state.get()](const std::string& line) { state->push_output(line); });
+    auto made = state->options.make_worker(
+        state->start->spec.get(), [state = state.get()](const std::string& line) { state->push_output(line); });
+    if (!made) {
+        state->push(EndMessage{1, {}, made.error().message});
+        state->ended = true;
+        return;
+    }
+    state->worker = *std::move(made);
     for (const auto& command : std::exchange(state->early, {})) {
         state->worker->send(command);
     }

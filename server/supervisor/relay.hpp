@@ -24,8 +24,8 @@ struct RelayOptions {
     std::string user_agent;
     /// A connection to the service that has not said anything yet. Empty: over TCP, to `service`.
     std::function<boost::asio::awaitable<Result<std::shared_ptr<WebSocket>>>()> dial{};
-    /// A worker that hands its output to the sink.
-    std::function<std::unique_ptr<WorkerProcess>(WorkerOutput::LineSink)> make_worker;
+    /// A worker for the spec (null: it is not valid) that hands its output to the sink. An error: it cannot be here.
+    std::function<Result<std::unique_ptr<WorkerProcess>>(const JobSpec*, WorkerOutput::LineSink)> make_worker;
     std::function<void(const std::string&)> say;  ///< takes lines about the connection
     std::chrono::milliseconds min_pause{1000};    ///< before connecting again; doubles each time
     std::chrono::milliseconds max_pause{15000};

@@ -99,7 +99,7 @@ class ChildWorker final : public WorkerProcess {
         }
         const auto environment = child_environment(run->options.environment, run->start.spec.get());
         const auto child = start_child(run->options.program, run->options.arguments, environment, run->options.cores,
-                                       run->options.nice);
+                                       run->options.nice, run->options.channel);
         if (!child) {
             run->ended = true;
             co_return child.error();

@@ -14,6 +14,7 @@
 #include "pipeline/core/worker_events.hpp"
 #include "server/protocol/failure_kinds.hpp"
 #include "server/protocol/worker_messages.hpp"
+#include "server/supervisor/child_process.hpp"
 #include "server/supervisor/oom_kills.hpp"
 
 namespace distilld {
@@ -36,8 +37,9 @@ struct WorkerExit {
 struct WorkerProcessOptions {
     std::filesystem::path program;  ///< distilld-worker
     std::vector<std::string> arguments{"train"};
-    std::vector<std::string> environment;     ///< NAME=value, added to what child_environment() passes on
-    std::vector<std::uint32_t> cores;         ///< that it may run on; empty = ours
+    std::vector<std::string> environment;  ///< NAME=value, added to what child_environment() passes on
+    std::vector<std::uint32_t> cores;      ///< that it may run on; empty = ours
+    ChannelAt channel = ChannelAt::protocol_fd;
     int nice = 0;                             ///< added to our nice value; 0 to 19
     std::chrono::seconds hello_timeout{120};  ///< for the first message; loading libtorch takes a while
     std::chrono::seconds stop_grace{60};      ///< between cancel and SIGKILL

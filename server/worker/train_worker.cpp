@@ -27,6 +27,7 @@
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "server/protocol/failure_kinds.hpp"
+#include "server/protocol/stdio_bridge.hpp"
 #include "server/protocol/worker_channel.hpp"
 #include "server/support/exit_codes.hpp"
 #include "server/support/log.hpp"
@@ -60,7 +61,7 @@ int exit_code_of(const WorkerEvent& last) {
 /// One training job, from the first order to the last event.
 class TrainWorker {
   public:
-    TrainWorker() : signals_(threads_.io, SIGTERM, SIGINT) {}
+    explicit TrainWorker(int socket) : socket_(socket), signals_(threads_.io, SIGTERM, SIGINT) {}
 
     int run() {
         int code = kFailed;
@@ -85,7 +86,7 @@ class TrainWorker {
     }
 
     asio::awaitable<int> serve() {
-        Result<std::unique_ptr<WorkerChannel>> channel = make_worker_channel(threads_.io.get_executor());
+        Result<std::unique_ptr<WorkerChannel>> channel = make_worker_channel(threads_.io.get_executor(), socket_);
         if (!channel) {
             log::error("worker", channel.error().message);
             co_return kFailed;
@@ -309,6 +310,7 @@ class TrainWorker {
         std::visit([this](const auto& one) { channel_->send(UpMessage(one)); }, event);
     }
 
+    int socket_;  ///< to the service
     WorkerThreads threads_;
     asio::signal_set signals_;
     std::unique_ptr<WorkerChannel> channel_;
@@ -320,10 +322,18 @@ class TrainWorker {
 
 }  // namespace
 
-int run_train_worker() {
+int run_train_worker(bool over_stdio) {
     // If the service dies, the reader of our log dies too; the last step must still be saved.
     std::signal(SIGPIPE, SIG_IGN);
-    return TrainWorker().run();
+    if (!over_stdio) {
+        return TrainWorker(kWorkerProtocolFd).run();
+    }
+    const auto bridge = StdioBridge::take_over();
+    if (!bridge) {
+        log::error("worker", bridge.error().message);
+        return kFailed;
+    }
+    return TrainWorker((*bridge)->release_socket()).run();
 }
 
 }  // namespace distilld

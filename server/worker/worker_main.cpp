@@ -16,7 +16,9 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", std::string("distilld-worker ") + distilld::kVersion);
     app.require_subcommand(1);
     app.footer(distilld::kExitCodesHelp);
-    app.add_subcommand("train", "Run one job (train, generate); distilld sends it over file descriptor 3");
+    bool over_stdio = false;
+    app.add_subcommand("train", "Run one job (train, generate); distilld sends it over file descriptor 3")
+        ->add_flag("--stdio", over_stdio, "distilld sends it over stdin, and is answered on stdout");
     distilld::TeacherOptions teacher;
     distilld::add_teacher_options(*app.add_subcommand("teacher", "Serve a model as a teacher endpoint"), teacher);
     app.add_subcommand("man", "Write the manual page to stdout, as man -l reads it");
@@ -29,5 +31,5 @@ int main(int argc, char** argv) {
         const auto page = distilld::man_page(distilld::command_tree(app), distilld::kVersion, {"distilld(1)"});
         return std::fputs(page.c_str(), stdout) < 0 ? distilld::kFailed : distilld::kDone;
     }
-    return app.got_subcommand("train") ? distilld::run_train_worker() : distilld::run_teacher_server(teacher);
+    return app.got_subcommand("train") ? distilld::run_train_worker(over_stdio) : distilld::run_teacher_server(teacher);
 }

@@ -34,9 +34,9 @@ void RelayProcess::start(Network& network, JobFolders& folders, Said& said, std:
     options.token = std::move(token);
     options.say = [this](const std::string& line) { stage_.tell(name() + " says: " + line); };
     options.dial = [this, &network, node] { return dial(network, shared_from_this(), node); };
-    options.make_worker = [this, &folders, &said, node](WorkerOutput::LineSink) {
+    options.make_worker = [this, &folders, &said, node](const JobSpec*, WorkerOutput::LineSink) {
         training_ = std::make_shared<Training>(stage_, folders, said, weak_from_this(), node);
-        return make_simulated_worker(training_);
+        return Result<std::unique_ptr<WorkerProcess>>(make_simulated_worker(training_));
     };
     relay_ = std::make_unique<Relay>(io_.get_executor(), std::move(options));
     asio::co_spawn(io_, relay_->run(), [this](const std::exception_ptr& failure, const Result<void>& result) {

@@ -13,16 +13,20 @@
 #include <thread>
 
 #include "base/cores.hpp"
+#include "server/protocol/stdio_bridge.hpp"
 #include "server/protocol/worker_protocol.hpp"
 
 namespace {
 
 using namespace distilld;
 
+/// To the service.
+int channel_fd = kWorkerProtocolFd;
+
 void send(const std::string& text) {
     std::string_view rest = text;
     while (!rest.empty()) {
-        const ssize_t sent = ::send(kWorkerProtocolFd, rest.data(), rest.size(), MSG_NOSIGNAL);
+        const ssize_t sent = ::send(channel_fd, rest.data(), rest.size(), MSG_NOSIGNAL);
         if (sent <= 0) {
             std::_Exit(9);
         }
@@ -44,7 +48,7 @@ std::optional<DownMessage> receive() {
             return message.value();
         }
         char piece[4096];
-        const ssize_t got = ::read(kWorkerProtocolFd, piece, sizeof(piece));
+        const ssize_t got = ::read(channel_fd, piece, sizeof(piece));
         if (got <= 0) {
             return std::nullopt;
         }
@@ -86,8 +90,21 @@ WorkerStart begin() {
 
 }  // namespace
 
+int behave(const std::string& behaviour);
+
 int main(int argc, char** argv) {
     const std::string behaviour = argc > 1 ? argv[1] : "";
+    if (argc < 3 || std::string(argv[2]) != "--stdio") {
+        return behave(behaviour);
+    }
+    const auto bridge = StdioBridge::take_over().value();
+    channel_fd = bridge->release_socket();
+    const int code = behave(behaviour);
+    ::close(channel_fd);
+    return code;
+}
+
+int behave(const std::string& behaviour) {
     if (behaviour == "no_hello") {
         wait_for_ever();
     }
@@ -146,6 +163,14 @@ int main(int argc, char** argv) {
         send(UpMessage(progress(1, 2)));
         send(UpMessage(progress(2, 2)));
         finish(2);
+        return 0;
+    }
+    if (behaviour == "place") {
+        const RankPlace place = start.rank.value_or(RankPlace());
+        send(UpMessage(LogEvent{
+            "warn", place.host + " " + std::to_string(place.port != 0) + ", attempt " + std::to_string(place.attempt) +
+                        ", local " + std::to_string(place.local_rank) + " of " + std::to_string(place.local_count)}));
+        finish(1);
         return 0;
     }
     if (behaviour == "limit") {

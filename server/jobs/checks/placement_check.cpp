@@ -33,10 +33,6 @@ api::SpecViolations check_placement(const JobSpec& spec, const LauncherSettings&
         check_local(*spec.placement, found);
         return found;
     }
-    constexpr const char* kOneRelay =
-        "must be 1, because one relay per job reports to the service: /training/ranks gives several ranks on one node";
-    refuse(found, spec.placement->nodes > 1, "/placement/nodes", kOneRelay);
-    refuse(found, spec.placement->ranks_per_node > 1, "/placement/ranks_per_node", kOneRelay);
     for (const auto& [name, value] : spec.placement->options) {
         if (std::ranges::find(launcher.allowed_options, name) == launcher.allowed_options.end()) {
             found.violations.push_back({"/placement/options/" + name, "conflict",

@@ -15,10 +15,11 @@ PlacementSpec placement_of(const JobSpec& spec) {
     return spec.placement.value_or(PlacementSpec());
 }
 
-/// Per command. The ranks of training.ranks share those of theirs.
-std::uint32_t cores_of(const JobSpec& spec) {
-    const std::uint32_t cores = placement_of(spec).cores;
-    return cores != 0 ? cores : std::max(1U, spec.training.threads) * spec.training.ranks;
+/// Per node.
+std::uint64_t cores_of(const JobSpec& spec) {
+    const PlacementSpec placement = placement_of(spec);
+    const std::uint64_t per_rank = placement.cores != 0 ? placement.cores : std::max(1U, spec.training.threads);
+    return per_rank * (placement.ranks() > 1 ? placement.ranks_per_node : spec.training.ranks);
 }
 
 std::string option(const char* name, std::uint64_t number) {
@@ -34,12 +35,10 @@ std::vector<std::string> batch_options(const JobSpec& spec, const std::string& n
     for (const auto& [key, value] : placement.options) {
         options.push_back(value.empty() ? "--" + key : "--" + key + "=" + value);
     }
-    options.insert(options.end(),
-                   {"--parsable", "--no-requeue", "--export=ALL", "--job-name=" + name, "--output=" + log,
-                    option("--nodes", placement.nodes), option("--ntasks-per-node", placement.ranks_per_node),
-                    option("--cpus-per-task", cores_of(spec))});
-    // To the script itself, or to what srun has started.
-    options.push_back(std::string("--signal=") + (placement.ranks() > 1 ? "" : "B:") + kNotice);
+    options.insert(options.end(), {"--parsable", "--no-requeue", "--export=ALL", "--job-name=" + name,
+                                   "--output=" + log, option("--nodes", placement.nodes), "--ntasks-per-node=1",
+                                   option("--cpus-per-task", cores_of(spec)),
+                                   std::string("--signal=B:") + kNotice});  // to the script, whose ranks stop together
     if (placement.memory != 0) {
         options.push_back(option("--mem", (placement.memory + kMiB - 1) / kMiB) + "M");
     }
@@ -56,14 +55,8 @@ std::vector<std::string> batch_options(const JobSpec& spec, const std::string& n
     return options;
 }
 
-std::string batch_script(const JobSpec& spec, const std::vector<std::string>& command) {
-    const PlacementSpec placement = placement_of(spec);
+std::string batch_script(const std::vector<std::string>& command) {
     std::string script = "#!/bin/sh\nexec";
-    if (placement.ranks() > 1) {
-        script += " srun --kill-on-bad-exit=1 " + option("--ntasks", placement.ranks()) + " " +
-                  option("--ntasks-per-node", placement.ranks_per_node) + " " +
-                  option("--cpus-per-task", cores_of(spec));
-    }
     for (const std::string& word : command) {
         script += " " + shell_word(word);
     }

@@ -13,11 +13,8 @@ namespace distilld::slurm {
 [[nodiscard]] std::vector<std::string> batch_options(const JobSpec& spec, const std::string& name,
                                                      const std::string& log);
 
-/// A script that becomes `command`: the program of the node and its arguments, each quoted for the shell.
-///
-/// A job of several ranks has one such command per rank, which srun starts: each finds its rank and the address of
-/// rank 0 in srun's variables (server/cli/rank_environment.hpp), as `distilld run` under srun does (docs/ranks.md). So
-/// each rank has a supervisor of its own that sees how its worker ends, and all of them end if one fails.
-[[nodiscard]] std::string batch_script(const JobSpec& spec, const std::vector<std::string>& command);
+/// A script that becomes `command`: the program of the first node and its arguments, each quoted for the shell. It
+/// starts workers on the other nodes (server/supervisor/slurm/allocation.hpp).
+[[nodiscard]] std::string batch_script(const std::vector<std::string>& command);
 
 }  // namespace distilld::slurm

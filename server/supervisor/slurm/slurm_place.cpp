@@ -13,8 +13,7 @@ Place::Place(const Commands& commands, Queue& queue, PlaceOptions options)
 
 asio::awaitable<Result<void>> Place::begin() {
     const JobSpec& spec = *options_.spec;
-    const auto id =
-        co_await commands_.submit(batch_options(spec, name_, options_.log), batch_script(spec, options_.command));
+    const auto id = co_await commands_.submit(batch_options(spec, name_, options_.log), batch_script(options_.command));
     if (!id) {
         co_return id.error();
     }

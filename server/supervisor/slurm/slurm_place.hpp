@@ -17,7 +17,7 @@ namespace distilld::slurm {
 struct PlaceOptions {
     JobAttempt attempt;
     std::shared_ptr<const JobSpec> spec;
-    std::vector<std::string> command;  ///< what runs on the node, once per rank
+    std::vector<std::string> command;  ///< what runs on the first node
     std::string log;                   ///< file for its output, on a file system that the nodes share
 };
 

@@ -74,9 +74,10 @@ def relays(folder):
 class OnSlurm:
     """A service on the cluster, at a port that stays. `cable`: its relays are at the other end of one."""
 
-    def __init__(self, distilld, cluster, folder, cable=False):
+    def __init__(self, distilld, cluster, folder, cable=False, **variables):
         self.distilld = distilld
         self.cluster = cluster
+        self.environment = {**cluster.environment(), **variables}
         self.folder = folder
         port = free_port()
         self.listen = f"127.0.0.1:{port}"
@@ -85,9 +86,7 @@ class OnSlurm:
 
     def start(self):
         flags = ("--launcher", "slurm", "--launcher-url", self.cable.url if self.cable else f"http://{self.listen}")
-        self.process = self.distilld.service(
-            self.folder / "service", *flags, listen=self.listen, env=self.cluster.environment()
-        )
+        self.process = self.distilld.service(self.folder / "service", *flags, listen=self.listen, env=self.environment)
         self.rest = Rest(self.process.url)
 
     def kill(self):

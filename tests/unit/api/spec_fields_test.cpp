@@ -270,7 +270,11 @@ TEST(SpecRules, RanksOfAClusterShareTheGroups) {
                 ::testing::StartsWith("/training/gradient_groups: is 2, but must be a multiple of the 4"));
     four.back().second = "4";
     four.emplace_back("/training/ranks", "2");
-    EXPECT_EQ(refusal(four), "/training/ranks: is for one machine, and /placement gives ranks too: leave it out");
+    EXPECT_EQ(refusal(four),
+              "/training/ranks: is 2, but /placement/nodes times /placement/ranks_per_node is 4: give the same number, "
+              "or leave it out");
+    four.back().second = "4";
+    EXPECT_TRUE(parse_job_spec(spec_with(four)));
     EXPECT_EQ(refusal({{"/placement/nodes", "512"}, {"/placement/ranks_per_node", "4"}}),
               "/placement/nodes: gives 2048 ranks with /placement/ranks_per_node, but at most 1024 train together");
     EXPECT_EQ(refusal({{"/kind", "generate"}, {"/teacher/store", "s"}, {"/placement/ranks_per_node", "2"}}),

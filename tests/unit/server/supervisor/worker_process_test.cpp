@@ -92,6 +92,37 @@ TEST(WorkerProcess, RunsAWorkerToItsEnd) {
     EXPECT_THAT(outcome.exit->value().stderr_tail, HasSubstr("a word on stderr\n"));
 }
 
+WorkerProcessOptions fake_at_stdio(const std::string& behaviour) {
+    auto options = fake(behaviour);
+    options.channel = ChannelAt::stdio;
+    options.arguments.emplace_back("--stdio");
+    return options;
+}
+
+TEST(WorkerProcess, SpeaksOverStdinAndStdout) {
+    auto options = fake_at_stdio("finish");
+    std::vector<std::string> lines;
+    options.forward_stderr = true;
+    options.stderr_sink = [&lines](const std::string& line) { lines.push_back(line); };
+    const Outcome outcome = run(options);
+    EXPECT_EQ(outcome.exit_code(), 0);
+    ASSERT_EQ(outcome.events.size(), 5U);
+    EXPECT_EQ(std::get<StartedEvent>(outcome.events[0]).dtype, "{\"name\":\"test\"}");
+    EXPECT_EQ(std::get<FinishedEvent>(outcome.events[4]).weights_sha256, "abc");
+    EXPECT_THAT(lines, ::testing::UnorderedElementsAre("a word on stderr", "a word on stdout"))
+        << "what it prints is not taken for its messages";
+    const auto cancel = [](WorkerProcess&, asio::cancellation_signal& signal, const WorkerEvent&) {
+        signal.emit(asio::cancellation_type::terminal);
+    };
+    const auto order = [](asio::io_context&, WorkerProcess& process, asio::cancellation_signal&) {
+        process.send(CheckpointCommand{});
+    };
+    const Outcome stopped = run(fake_at_stdio("obey"), cancel, order);
+    EXPECT_EQ(stopped.of<CheckpointEvent>().size(), 1U);
+    EXPECT_EQ(stopped.of<CancelledEvent>().size(), 1U);
+    EXPECT_EQ(stopped.exit_code(), 130);
+}
+
 TEST(WorkerProcess, RunsOnItsCoresAndSeesItsGpu) {
     const auto all = allowed_cores();
     auto options = fake("slot");

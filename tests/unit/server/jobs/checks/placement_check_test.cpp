@@ -47,11 +47,8 @@ TEST(PlacementCheck, AClusterTakesTheOptionsThatAreAllowed) {
     PlacementSpec placement;
     placement.partition = "main";
     placement.options = {{"account", "lab"}, {"qos", ""}};
+    placement.nodes = placement.ranks_per_node = 2;
     EXPECT_THAT(pointers_of(placement, slurm), IsEmpty());
-    placement.nodes = 2;
-    placement.ranks_per_node = 2;
-    EXPECT_THAT(pointers_of(placement, slurm), ElementsAre("/placement/nodes", "/placement/ranks_per_node"));
-    placement.nodes = placement.ranks_per_node = 1;
     placement.options.emplace("reservation", "mine");
     EXPECT_THAT(pointers_of(placement, slurm), ElementsAre("/placement/options/reservation"));
 }

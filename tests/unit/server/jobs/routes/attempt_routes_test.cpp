@@ -105,9 +105,9 @@ class ChannelTest : public ::testing::Test {
         options.min_pause = std::chrono::milliseconds(1);
         options.max_pause = std::chrono::milliseconds(20);
         options.patience = patience;
-        options.make_worker = [this](WorkerOutput::LineSink sink) {
+        options.make_worker = [this](const JobSpec*, WorkerOutput::LineSink sink) {
             output = std::move(sink);
-            return fleet.factory()(context.get_executor(), Slot{});
+            return Result<std::unique_ptr<WorkerProcess>>(fleet.factory()(context.get_executor(), Slot{}));
         };
         relay = std::make_unique<Relay>(context.get_executor(), std::move(options));
         boost::asio::co_spawn(context, relay->run(), [this](const std::exception_ptr&, const Result<void>& outcome) {

@@ -20,25 +20,25 @@ TEST(BatchScript, AJobWithoutPlacementTakesOneNodeAndOneCorePerThread) {
                 ElementsAre("--parsable", "--no-requeue", "--export=ALL", "--job-name=distilld-j-1",
                             "--output=/logs/distilld-j-1.log", "--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=6",
                             "--signal=B:TERM@60"));
-    EXPECT_EQ(batch_script(spec, {"distilld", "attempt", "--service", "http://a:1"}),
+    EXPECT_EQ(batch_script({"distilld", "attempt", "--service", "http://a:1"}),
               "#!/bin/sh\nexec distilld attempt --service http://a:1\n");
     spec.training.threads = 0;
     EXPECT_THAT(batch_options(spec, "n", "l"), Contains("--cpus-per-task=1"));
     spec.training.threads = 2;
-    spec.training.ranks = 3;  // of one worker
+    spec.training.ranks = 3;
     EXPECT_THAT(batch_options(spec, "n", "l"), Contains("--cpus-per-task=6"));
 }
 
-TEST(BatchScript, SrunStartsTheCommandOncePerRank) {
+TEST(BatchScript, RanksOfANodeShareItsCores) {
     JobSpec spec;
     spec.training.threads = 2;
     spec.placement.emplace().nodes = 3;
     spec.placement->ranks_per_node = 2;
+    spec.training.ranks = 6;  // the same
     EXPECT_THAT(batch_options(spec, "n", "l"),
-                IsSupersetOf({"--nodes=3", "--ntasks-per-node=2", "--cpus-per-task=2", "--signal=TERM@60"}));
-    EXPECT_EQ(batch_script(spec, {"distilld", "attempt"}),
-              "#!/bin/sh\nexec srun --kill-on-bad-exit=1 --ntasks=6 --ntasks-per-node=2 --cpus-per-task=2 distilld "
-              "attempt\n");
+                IsSupersetOf({"--nodes=3", "--ntasks-per-node=1", "--cpus-per-task=4", "--signal=B:TERM@60"}));
+    spec.placement->cores = 5;
+    EXPECT_THAT(batch_options(spec, "n", "l"), Contains("--cpus-per-task=10"));
 }
 
 TEST(BatchScript, EachFieldOfThePlacementIsAnOption) {
@@ -65,8 +65,7 @@ TEST(BatchScript, OptionsOfTheSpecStandBeforeOurs) {
 }
 
 TEST(BatchScript, EveryWordIsQuotedForTheShell) {
-    const JobSpec spec;
-    EXPECT_EQ(batch_script(spec, {"/a b/distilld", "$(id)", "it's", "x\n#SBATCH --uid=0", ""}),
+    EXPECT_EQ(batch_script({"/a b/distilld", "$(id)", "it's", "x\n#SBATCH --uid=0", ""}),
               "#!/bin/sh\nexec '/a b/distilld' '$(id)' 'it'\\''s' 'x\n#SBATCH --uid=0' ''\n");
 }
 
