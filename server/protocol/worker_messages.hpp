@@ -2,6 +2,7 @@
 
 #include <boost/json/object.hpp>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,6 +42,9 @@ struct WorkerStart {
     std::optional<FileRule> files{};
     /// Of several workers that train the job together; nullopt: it is the only one.
     std::optional<RankPlace> rank{};
+    /// Secret: keys of the service's environment for a worker that does not inherit it, by the names of their
+    /// variables.
+    std::map<std::string, std::string> keys{};
     std::uint32_t version = kWorkerProtocolVersion;
     /// The parsed spec_json, not sent over the channel; null: it is invalid.
     std::shared_ptr<const JobSpec> spec{};
@@ -86,6 +90,7 @@ void describe(Visitor& v, T& start) {
     v("attempt", start.attempt);
     v("files", start.files);
     v("rank", start.rank);
+    v("keys", start.keys);
 }
 
 /// A row of the message tables in addition to those of events and orders.

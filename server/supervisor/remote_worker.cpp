@@ -22,6 +22,7 @@
 #include "pipeline/async/task_group.hpp"
 #include "server/protocol/numbered_link.hpp"
 #include "server/protocol/relay_messages.hpp"
+#include "server/supervisor/worker_environment.hpp"
 
 namespace distilld {
 namespace {
@@ -305,6 +306,7 @@ asio::awaitable<Result<WorkerExit>> run_remote(std::shared_ptr<RemoteRun> run, R
         run->on_event(failed_event(*run));
         co_return WorkerExit{128 + SIGKILL, {}};
     }
+    start.keys = keys_of_job(start.spec.get());
     run->push(std::move(start));  // a relay that has it ignores it
     if (!run->options.adopted) {
         const auto begun = co_await begin_place(run, attempts);

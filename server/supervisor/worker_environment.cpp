@@ -114,4 +114,14 @@ std::vector<std::string> child_environment(std::vector<std::string> settings, co
     return settings;
 }
 
+std::map<std::string, std::string> keys_of_job(const JobSpec* spec) {
+    std::map<std::string, std::string> keys;
+    for (const std::string& name : allowed_keys(spec)) {
+        if (const char* value = std::getenv(name.c_str()); value != nullptr && !name.empty()) {
+            keys.emplace(name, value);
+        }
+    }
+    return keys;
+}
+
 }  // namespace distilld

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,5 +25,8 @@ namespace distilld {
 /// to the operator's own server (MLFLOW_TRACKING_URI, OTEL_EXPORTER_OTLP_ENDPOINT) or names no OpenTelemetry collector.
 /// A worker cannot send keys that it lacks to endpoints of the spec's author. `spec`: the job's; null names no key.
 [[nodiscard]] std::vector<std::string> child_environment(std::vector<std::string> settings, const JobSpec* spec);
+
+/// The operator's keys that child_environment() would pass on for this job, by name, if they are set.
+[[nodiscard]] std::map<std::string, std::string> keys_of_job(const JobSpec* spec);
 
 }  // namespace distilld

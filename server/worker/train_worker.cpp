@@ -8,6 +8,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -127,6 +128,9 @@ class TrainWorker {
             }
             if (start->files) {
                 confine_files(*start->files);  // before the job opens anything
+            }
+            for (const auto& [name, value] : start->keys) {
+                ::setenv(name.c_str(), value.c_str(), 1);  // no other thread works yet
             }
             const api::ParsedSpec spec = api::parse_job_spec(start->spec_json);
             if (!spec) {

@@ -10,6 +10,7 @@ from support import jobs, slurm_cluster
 from support.processes import wait_until
 from support.sinks import run_report
 from test_slurm_jobs import OnSlurm, slurm_id
+from test_teacher_keys import KEY, Gate, files_with
 
 STEPS = 80
 
@@ -74,6 +75,18 @@ def test_ranks_on_two_nodes_outlive_the_service_and_give_the_bits_of_one_machine
     assert [rank["rank"] for rank in ended["progress"]["ranks"]] == [0, 1, 2, 3]
     numbers = [number for _, number, _ in service.rest.events(job) if number is not None]
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_each_rank_gets_the_key_of_the_services_environment(distilld, cluster, teacher, text_data, tmp_path):
+    service = OnSlurm(distilld, cluster, tmp_path, MASTER_ADDR="127.0.0.1", DISTILLD_KEY_LAB=KEY)
+    with Gate(teacher.url) as gate:
+        made = jobs.distil_spec(text_data, "", gate.url, steps=3)
+        keyed = jobs.changed(made, {"/teacher/api_key_env": "DISTILLD_KEY_LAB", "/training/gradient_groups": 2})
+        ended = service.rest.wait_job(service.rest.submit(placed(keyed, tmp_path, nodes=2)))
+    assert ended["state"] == "succeeded", ended
+    assert gate.keys_seen == {f"Bearer {KEY}"}
+    assert files_with(tmp_path, KEY) == [] and files_with(cluster.folder, KEY) == []
+    assert KEY not in service.process.out + service.process.err
 
 
 def kill_the_worker(service, job):

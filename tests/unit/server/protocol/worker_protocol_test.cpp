@@ -85,6 +85,14 @@ TEST(WorkerProtocol, F3CarriesWhichFilesMayBeOpened) {
     EXPECT_EQ(got.given, start.files->given);
 }
 
+TEST(WorkerProtocol, CarriesKeys) {
+    WorkerStart start;
+    start.spec_json = "{}";
+    EXPECT_TRUE(down(start).keys.empty());
+    start.keys = {{"DISTILLD_KEY_A", "one\"two"}, {"DISTILLD_KEY_B", ""}};
+    EXPECT_EQ(down(start).keys, start.keys);
+}
+
 TEST(WorkerProtocol, CarriesCommands) {
     EXPECT_TRUE(down(CancelCommand{}).checkpoint);
     EXPECT_FALSE(down(CancelCommand{false}).checkpoint);

@@ -6,10 +6,13 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "api/job_spec.hpp"
 #include "pipeline/async/condition.hpp"
 #include "server/protocol/numbered_link.hpp"
 #include "server/protocol/relay_messages.hpp"
@@ -119,6 +122,7 @@ class RemoteWorkerTest : public ::testing::Test {
     void run() {
         WorkerStart start;
         start.spec_json = R"({"name":"n"})";
+        start.spec = spec;
         start.job_id = "job_1";
         start.attempt = 2;
         auto running = worker->run(std::move(start), [this](const WorkerEvent& event) {
@@ -157,6 +161,9 @@ class RemoteWorkerTest : public ::testing::Test {
             EXPECT_TRUE(taken.has_value()) << taken.error().message;
             if (taken && taken->line) {
                 orders.push_back(open_line(*taken->line).value().type);
+                if (orders.back() == "start") {
+                    got = std::get<WorkerStart>(decode_message<kToRelay>(*taken->line).value());
+                }
                 relay.confirm(relay.received());
             }
         }
@@ -200,7 +207,9 @@ class RemoteWorkerTest : public ::testing::Test {
     std::shared_ptr<AttemptPort> port;
     std::uint64_t connection = 0;
     NumberedLink relay{{}, 0, 0};
-    std::vector<std::string> orders;      ///< that the relay got
+    std::vector<std::string> orders;  ///< that the relay got
+    std::shared_ptr<const JobSpec> spec;
+    WorkerStart got;                      ///< of the relay
     std::vector<std::uint16_t> closings;  ///< of connections
     test::Outcome outcome;
 };
@@ -232,6 +241,20 @@ TEST_F(RemoteWorkerTest, PassesOnWhatTheRelaySays) {
     turn();
     EXPECT_THAT(closings, ElementsAre(kAttemptOver));
     EXPECT_EQ(attempts.find(hash), nullptr);
+}
+
+TEST_F(RemoteWorkerTest, GivesTheKeysOfTheJob) {
+    ::setenv("DISTILLD_KEY_A", "secret", 1);
+    ::setenv("DISTILLD_KEY_B", "secret too", 1);
+    auto keyed = std::make_shared<JobSpec>();
+    keyed->teachers[""].api_key_env = "DISTILLD_KEY_A";
+    spec = keyed;
+    make(/*adopted=*/true);  // the service may have been killed before it sent them
+    run();
+    ::unsetenv("DISTILLD_KEY_A");
+    ::unsetenv("DISTILLD_KEY_B");
+    connect();
+    EXPECT_THAT(got.keys, ElementsAre(std::pair("DISTILLD_KEY_A", "secret")));
 }
 
 TEST_F(RemoteWorkerTest, AcknowledgesWhatIsStored) {

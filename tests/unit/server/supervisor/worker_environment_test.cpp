@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,6 +71,13 @@ TEST(WorkerEnvironment, F9EachOfSeveralTeachersHasItsKey) {
     const auto keyed = environment_for(spec_with(R"("teachers":{
         "default":{"endpoints":["http://t"],"api_key_env":"DISTILLD_KEY_A"},
         "other":{"endpoints":["http://u"],"api_key_env":"DISTILLD_KEY_B"}})"));
+    const auto spec = api::parse_job_spec(spec_with(R"("teachers":{
+        "default":{"endpoints":["http://t"],"api_key_env":"DISTILLD_KEY_A"},
+        "missing":{"endpoints":["http://m"],"api_key_env":"DISTILLD_KEY_MISSING"},
+        "none":{"endpoints":["http://u"]}})"));
+    ASSERT_TRUE(spec);
+    EXPECT_EQ(keys_of_job(&*spec), (std::map<std::string, std::string>{{"DISTILLD_KEY_A", "ours"}}));
+    EXPECT_TRUE(keys_of_job(nullptr).empty());
     for (const char* name : {"DISTILLD_KEY_A", "DISTILLD_KEY_B", "DISTILLD_KEY_C"}) {
         ::unsetenv(name);
     }
