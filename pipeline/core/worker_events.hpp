@@ -243,7 +243,7 @@ struct LogEvent {
 /// The run waits for something outside of it; an outage is waited out and does not end a job. Sent when the wait begins
 /// and whenever its message changes; an empty code means that the wait is over.
 struct WaitingEvent {
-    std::string code;     ///< teacher_unavailable, disk_full; empty = the run continues
+    std::string code;     ///< teacher_unavailable, disk_full, cluster_queue; empty = the run continues
     std::string message;  ///< what the run waits for, and the last answer
     double since = 0;     ///< seconds since the Unix epoch at which the wait began
 };

@@ -24,7 +24,7 @@ bool RunRecorder::handle(const WorkerEvent& event, Time now) {
     outcome_.reach.take(event);
     std::visit([&](const auto& it) { on(it, now); }, event);
     count_event(metrics_, id_, sequence_length_, event);
-    heard_ = true;
+    heard_ = heard_ || !std::holds_alternative<WaitingEvent>(event);  // a launcher speaks of waits, too
     return true;
 }
 

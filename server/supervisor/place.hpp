@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <functional>
 #include <string>
 
 #include "base/error.hpp"
@@ -20,6 +21,9 @@ struct PlaceEnd {
     std::string words;  ///< the launcher's
 };
 
+/// Takes why a place is not there yet; empty: it is.
+using PlaceWait = std::function<void(const std::string& why)>;
+
 /// Where one attempt of a job runs outside of this process: its relay, and below that its worker. One executor.
 class Place {
   public:
@@ -28,6 +32,9 @@ class Place {
     /// Asks for the relay, which may start much later. Returns the place's name, with which the launcher finds it again
     /// after a restart of the service. Once per attempt, so not for one that is adopted.
     virtual boost::asio::awaitable<Result<std::string>> begin(RelayOrder order) = 0;
+
+    /// Before ended(): whom it tells, if it knows.
+    virtual void tell_of_waits(PlaceWait /*waits*/) {}
 
     /// Returns once the place is gone for good, and not before, whatever fails meanwhile. After begin(). Cancellation
     /// throws operation_aborted.

@@ -17,6 +17,7 @@
 
 #include "base/hex.hpp"
 #include "base/sha256.hpp"
+#include "base/unix_time.hpp"
 #include "base/utf8.hpp"
 #include "pipeline/async/condition.hpp"
 #include "pipeline/async/task_group.hpp"
@@ -61,6 +62,7 @@ class RemoteRun final : public AttemptPort {
     std::uint64_t connect() override {
         ++connection;
         connected = true;
+        take_wait({});
         link.connect();
         changed.notify();
         return connection;
@@ -111,6 +113,20 @@ class RemoteRun final : public AttemptPort {
         }
     }
 
+    /// `why`: the place is not there yet; empty: it is.
+    void take_wait(const std::string& why) {
+        const bool there = why.empty() || connection > 0;
+        if (done || last_event || !on_event || (there && !waits_since)) {
+            return;
+        }
+        waits_since = waits_since.value_or(unix_now());
+        deliver(there ? WaitingEvent{"", "the cluster has started the worker", 0}
+                      : WaitingEvent{"cluster_queue", why, *waits_since});
+        if (there) {
+            waits_since.reset();
+        }
+    }
+
     void push(const ToRelay& message) {
         link.push(encode_message<kToRelay>(message));
         changed.notify();
@@ -155,6 +171,7 @@ class RemoteRun final : public AttemptPort {
     std::optional<PlaceEnd> gone;  ///< what the launcher says about the end of the place
     Clock::time_point gone_at;
     std::optional<Clock::time_point> kill_by;
+    std::optional<double> waits_since;  ///< Unix time; nullopt: the place is there
 
   private:
     void take_line(const std::string& line) {
@@ -164,6 +181,15 @@ class RemoteRun final : public AttemptPort {
             return;
         }
         std::visit([this](auto&& content) { on(std::forward<decltype(content)>(content)); }, *std::move(message));
+    }
+
+    void deliver(const WorkerEvent& event) {
+        try {
+            on_event(event);
+        } catch (...) {
+            handler_failure = std::current_exception();
+            abort("the event handler failed");
+        }
     }
 
     void on(OutputMessage message) {
@@ -186,12 +212,7 @@ class RemoteRun final : public AttemptPort {
             return;
         }
         options.record->begin_message(link.received());
-        try {
-            on_event(event);
-        } catch (...) {
-            handler_failure = std::current_exception();
-            abort("the event handler failed");
-        }
+        deliver(event);
         options.record->end_message();
         link.confirm(options.record->saved());
     }
@@ -315,6 +336,7 @@ asio::awaitable<Result<WorkerExit>> run_remote(std::shared_ptr<RemoteRun> run, R
             co_return begun.error();
         }
     }
+    run->options.place->tell_of_waits([run = run.get()](const std::string& why) { run->take_wait(why); });
     TaskGroup tasks(run->executor());
     static_cast<void>(tasks.spawn(await_place(run)));
     co_await await_end(run);

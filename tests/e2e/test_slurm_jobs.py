@@ -69,6 +69,17 @@ def test_notice_of_a_preemption_costs_no_step(service, spec, expected):
     assert ended["weights_sha256"] == expected["weights_sha256"]
 
 
+def test_a_job_that_waits_in_slurms_queue_says_so(service, cluster, spec):
+    blocker = cluster.run("sbatch", "--parsable", "--nodes=2", "--exclusive", "--wrap=sleep 600").strip()
+    job = service.rest.submit(jobs.changed(spec, {"/training/max_steps": 20}))
+    reason = wait_until(lambda: service.rest.job(job)["status_reason"], "the reason")
+    assert reason["code"] == "cluster_queue"
+    assert reason["message"].startswith(f"in Slurm's queue as job {slurm_id(service, job)}: "), reason
+    cluster.run("scancel", blocker)
+    ended = service.rest.wait_job(job)
+    assert (ended["state"], ended["status_reason"]) == ("succeeded", None)
+
+
 def test_a_job_that_somebody_cancels_in_slurm_is_cancelled(service, cluster, spec):
     job = service.rest.submit(jobs.changed(spec, {"/training/max_steps": 100_000}))
     service.wait_step(job, 5)

@@ -53,11 +53,13 @@ class PlaceOnSlurm final : public distilld::Place {
         co_return std::to_string(*job_->id());
     }
 
+    void tell_of_waits(PlaceWait waits) override { waits_ = std::move(waits); }
+
     asio::awaitable<PlaceEnd> ended() override {
         if (!job_->id()) {
             cancel();  // the service ended while it submitted the job
         }
-        const JobEnd end = co_await job_->ended();
+        const JobEnd end = co_await job_->ended(waits_);
         co_return PlaceEnd{end.failure_kind(), end.words};
     }
 
@@ -92,6 +94,7 @@ class PlaceOnSlurm final : public distilld::Place {
     Queue& queue_;
     std::shared_ptr<const JobSpec> spec_;
     std::string name_;
+    PlaceWait waits_;
     std::shared_ptr<slurm::Place> job_;  // shared with its cancellation
 };
 

@@ -169,10 +169,11 @@ Result<std::uint64_t> read_job_id(std::string_view text) {
 std::vector<QueueEntry> read_queue(std::string_view text) {
     std::vector<QueueEntry> entries;
     for (const std::string_view line : split(text, '\n')) {
-        const auto fields = split(line, '|', 4);
+        const auto fields = split(line, '|', 5);
         const auto id = number_from<std::uint64_t>(fields.front());
-        if (fields.size() == 4 && id && is_name(fields[1])) {
-            entries.push_back({*id, std::string(fields[1]), std::string(fields[2]), to_valid_utf8(fields[3])});
+        if (fields.size() == 5 && id && is_name(fields[1])) {
+            entries.push_back({*id, std::string(fields[1]), std::string(fields[2]),
+                               to_valid_utf8(fields[3].substr(0, kMaxName)), to_valid_utf8(fields[4])});
         }
     }
     return entries;

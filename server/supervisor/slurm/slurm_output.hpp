@@ -19,11 +19,12 @@ struct QueueEntry {
     std::uint64_t id = 0;
     std::string state;  ///< PENDING, RUNNING, COMPLETED, …
     std::string nodes;  ///< "n[1-2]"; empty before the start
+    std::string why;    ///< it waits: "Resources"; "None" if that is not known
     std::string name;
 };
 
-inline constexpr const char* kQueueFormat = "%A|%T|%N|%j";    ///< for squeue -o
-inline constexpr const char* kNodeFormat = "%N|%T|%c|%m|%G";  ///< for sinfo -N -o
+inline constexpr const char* kQueueFormat = "%A|%T|%N|%r|%j";  ///< for squeue -o
+inline constexpr const char* kNodeFormat = "%N|%T|%c|%m|%G";   ///< for sinfo -N -o
 
 /// The id in the answer of sbatch --parsable, "12" or "12;cluster".
 [[nodiscard]] Result<std::uint64_t> read_job_id(std::string_view text);

@@ -21,11 +21,11 @@ asio::awaitable<Result<void>> Place::begin() {
     co_return Result<void>();
 }
 
-asio::awaitable<JobEnd> Place::ended() {
+asio::awaitable<JobEnd> Place::ended(PlaceWait waits) {
     if (!id_) {
         co_return JobEnd{EndCause::not_started, "the job was not submitted to Slurm"};
     }
-    co_return co_await queue_.ended(*id_, options_.log);
+    co_return co_await queue_.ended(*id_, options_.log, std::move(waits));
 }
 
 asio::awaitable<Result<void>> Place::cancel() {

@@ -34,8 +34,8 @@ class Place {
     /// Slurm's id of the job, to be stored; nullopt before begin().
     [[nodiscard]] std::optional<std::uint64_t> id() const { return id_; }
 
-    /// Waits until the job has ended.
-    boost::asio::awaitable<JobEnd> ended();
+    /// Waits until the job has ended. `waits`: see Queue::ended().
+    boost::asio::awaitable<JobEnd> ended(PlaceWait waits = {});
 
     /// Ends the job: SIGTERM, and after Slurm's KillWait SIGKILL. Nothing if it has ended.
     boost::asio::awaitable<Result<void>> cancel();

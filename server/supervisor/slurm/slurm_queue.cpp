@@ -15,6 +15,12 @@ constexpr std::string_view kNamePrefix = "distilld-";
 /// Lists without a job before scontrol is asked: one may have been asked for before the job was submitted.
 constexpr int kMaxMissing = 2;
 
+/// Empty: it does not wait, or not for anything that Slurm knows.
+std::string wait_of(const QueueEntry& entry) {
+    const bool waits = entry.state == "PENDING" && entry.why != "None" && !entry.why.empty();
+    return waits ? "in Slurm's queue as job " + std::to_string(entry.id) + ": " + entry.why : std::string();
+}
+
 }  // namespace
 
 std::string job_name(const JobAttempt& attempt) {
@@ -44,8 +50,9 @@ asio::awaitable<Result<std::vector<QueueEntry>>> Queue::ask_queue() {
     co_return entries;
 }
 
-asio::awaitable<JobEnd> Queue::ended(std::uint64_t id, std::string log) {
+asio::awaitable<JobEnd> Queue::ended(std::uint64_t id, std::string log, PlaceWait waits) {
     std::uint64_t number = jobs_.number();
+    std::string told;
     for (int missing = 0;;) {
         const auto answer = co_await jobs_.after(number);
         number = answer->number;
@@ -55,6 +62,10 @@ asio::awaitable<JobEnd> Queue::ended(std::uint64_t id, std::string log) {
         const auto entry = std::ranges::find(*answer->value, id, &QueueEntry::id);
         const bool listed = entry != answer->value->end();
         missing = listed ? 0 : missing + 1;
+        const std::string why = listed ? wait_of(*entry) : told;
+        if (waits && std::exchange(told, why) != why) {
+            waits(why);
+        }
         if (listed ? !is_end(entry->state) : missing < kMaxMissing) {
             continue;
         }

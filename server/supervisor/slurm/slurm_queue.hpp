@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/job_attempt.hpp"
 #include "server/supervisor/launcher.hpp"
+#include "server/supervisor/place.hpp"
 #include "server/supervisor/slurm/shared_answer.hpp"
 #include "server/supervisor/slurm/slurm_commands.hpp"
 #include "server/supervisor/slurm/slurm_state.hpp"
@@ -34,8 +35,9 @@ class Queue {
 
     /// Waits for the end of the job. It has ended if Slurm says so, or if two lists in a row lack it and scontrol does
     /// not know it either. While Slurm does not answer, nothing has ended. `log`: the file with the output of its
-    /// script.
-    boost::asio::awaitable<JobEnd> ended(std::uint64_t id, std::string log);
+    /// script. `waits`: told of each new reason while the job waits to be started, and of an empty one when it is; may
+    /// be empty.
+    boost::asio::awaitable<JobEnd> ended(std::uint64_t id, std::string log, PlaceWait waits = {});
 
     /// The machines, and which of the jobs `running` each has.
     boost::asio::awaitable<Result<std::vector<Node>>> nodes(std::vector<std::string> running);

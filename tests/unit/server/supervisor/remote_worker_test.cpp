@@ -75,6 +75,7 @@ struct PlaceControl {
     }
 
     Condition changed;
+    PlaceWait waits;
     std::string kind;
     std::string token;
     std::string gone;
@@ -100,6 +101,7 @@ class NotedPlace final : public Place {
         }
         co_return PlaceEnd{control_->kind, control_->gone};
     }
+    void tell_of_waits(PlaceWait waits) override { control_->waits = std::move(waits); }
     void cancel() override { ++control_->cancels; }
 
   private:
@@ -241,6 +243,25 @@ TEST_F(RemoteWorkerTest, PassesOnWhatTheRelaySays) {
     turn();
     EXPECT_THAT(closings, ElementsAre(kAttemptOver));
     EXPECT_EQ(attempts.find(hash), nullptr);
+}
+
+TEST_F(RemoteWorkerTest, SaysWhyThePlaceIsNotThereUntilItsRelayIs) {
+    make();
+    run();
+    place->waits("");
+    EXPECT_THAT(outcome.events, IsEmpty()) << "it did not wait";
+    place->waits("in the queue: Resources");
+    place->waits("in the queue: Priority");
+    connect();
+    place->waits("in the queue: late news");
+    place->waits("");
+    const auto told = outcome.of<WaitingEvent>();
+    ASSERT_EQ(told.size(), 3U);
+    EXPECT_EQ(told[0].code, "cluster_queue");
+    EXPECT_EQ(told[1].message, "in the queue: Priority");
+    EXPECT_EQ(told[1].since, told[0].since);
+    EXPECT_GT(told[0].since, 0);
+    EXPECT_EQ(told[2].code, "") << "it is over";
 }
 
 TEST_F(RemoteWorkerTest, GivesTheKeysOfTheJob) {

@@ -17,7 +17,8 @@ using ::testing::IsEmpty;
 std::vector<std::string> texts_of(const std::vector<QueueEntry>& entries) {
     std::vector<std::string> texts;
     for (const QueueEntry& entry : entries) {
-        texts.push_back(std::to_string(entry.id) + " " + entry.state + " " + entry.nodes + " " + entry.name);
+        texts.push_back(std::to_string(entry.id) + " " + entry.state + " " + entry.nodes + " " + entry.why + " " +
+                        entry.name);
     }
     return texts;
 }
@@ -41,17 +42,19 @@ TEST(SlurmOutput, TheIdOfASubmittedJob) {
 
 TEST(SlurmOutput, JobsOfSqueue) {
     // Printed by squeue 22.05.8.
-    EXPECT_THAT(texts_of(read_queue("4|PENDING||distilld-job-1\n"
-                                    "3|RUNNING|n[1-2]|distilld-job-2\n"
-                                    "1|COMPLETED|n1|a|b\n")),
-                ElementsAre("4 PENDING  distilld-job-1", "3 RUNNING n[1-2] distilld-job-2", "1 COMPLETED n1 a|b"));
+    EXPECT_THAT(texts_of(read_queue("4|PENDING||Resources|distilld-job-1\n"
+                                    "3|RUNNING|n[1-2]|None|distilld-job-2\n"
+                                    "1|COMPLETED|n1|None|a|b\n")),
+                ElementsAre("4 PENDING  Resources distilld-job-1", "3 RUNNING n[1-2] None distilld-job-2",
+                            "1 COMPLETED n1 None a|b"));
 }
 
 TEST(SlurmOutput, LinesThatAreNoJobsAreLeftOut) {
     EXPECT_THAT(read_queue(""), IsEmpty());
-    EXPECT_THAT(texts_of(read_queue("slurm: warning\n|RUNNING|n1|x\n99999999999999999999|RUNNING|n1|x\n5|RUNNING|n1\n"
-                                    "6||n1|x\n7|RUN NING|n1|x\n-8|RUNNING|n1|x\n9|RUNNING|n1|\xff\n")),
-                ElementsAre("9 RUNNING n1 \xEF\xBF\xBD"));
+    EXPECT_THAT(texts_of(read_queue(
+                    "slurm: warning\n|RUNNING|n1|None|x\n99999999999999999999|RUNNING|n1|None|x\n5|RUNNING|n1|None\n"
+                    "6||n1|None|x\n7|RUN NING|n1|None|x\n-8|RUNNING|n1|None|x\n9|RUNNING|n1|None|\xff\n")),
+                ElementsAre("9 RUNNING n1 None \xEF\xBF\xBD"));
 }
 
 TEST(SlurmOutput, TheRecordOfAJob) {

@@ -53,7 +53,7 @@ class SlurmPlace : public ::testing::Test {
 
 TEST_F(SlurmPlace, SubmitsItsScriptAndIsCancelledByItsId) {
     slurm_.plan("sbatch", {"cat >script; echo 'sbatch: a warning' >&2; echo '7;cluster'"});
-    slurm_.plan("squeue", {"echo '7|CANCELLED|n1|distilld-job-a-3'"});
+    slurm_.plan("squeue", {"echo '7|CANCELLED|n1|None|distilld-job-a-3'"});
     slurm_.plan("scancel", {"echo 'scancel: error: Kill job error on job id 7: Invalid job id specified' >&2; exit 1"});
     Place place(commands_, queue_, options());
     EXPECT_EQ(place.id(), std::nullopt);
@@ -85,7 +85,7 @@ TEST_F(SlurmPlace, AnAnswerWithoutAnIdIsAFailure) {
 }
 
 TEST_F(SlurmPlace, AnAdoptedJobIsNotSubmittedAgain) {
-    slurm_.plan("squeue", {"echo '9|TIMEOUT|n1|a'"});
+    slurm_.plan("squeue", {"echo '9|TIMEOUT|n1|None|a'"});
     Place place(commands_, queue_, options());
     place.adopt(9);
     std::string words;

@@ -59,19 +59,36 @@ class SlurmQueue : public ::testing::Test {
 };
 
 TEST_F(SlurmQueue, AJobEndsWhenSlurmSaysSo) {
-    slurm_.plan("squeue",
-                {"echo '7|PENDING||a'", "echo '7|RUNNING|n1|a'", "echo '7|COMPLETING|n1|a'", "echo '7|FAILED|n1|a'"});
+    slurm_.plan("squeue", {"echo '7|PENDING||None|a'", "echo '7|RUNNING|n1|None|a'", "echo '7|COMPLETING|n1|None|a'",
+                           "echo '7|FAILED|n1|None|a'"});
     slurm_.plan("scontrol", {record_of("FAILED")});
     EXPECT_EQ(end_of_seven(), "Slurm job 7 failed with exit code 3");
-    EXPECT_THAT(slurm_.calls().front(), "squeue --noheader --me --states=all --format=%A|%T|%N|%j");
+    EXPECT_THAT(slurm_.calls().front(), "squeue --noheader --me --states=all --format=%A|%T|%N|%r|%j");
     EXPECT_EQ(slurm_.calls_of("squeue"), 4);
     EXPECT_EQ(slurm_.calls().back(), "scontrol --oneliner show job 7");
     EXPECT_EQ(slurm_.calls_of("scontrol"), 1);
 }
 
+TEST_F(SlurmQueue, SaysWhyAJobWaits) {
+    slurm_.plan("squeue", {"echo '7|PENDING||None|a'", "echo '7|PENDING||Resources|a'", "echo '7|PENDING||Resources|a'",
+                           test::kControllerDown, "true", "echo '7|PENDING||Priority|a'", "echo '7|RUNNING|n1|None|a'",
+                           "echo '7|FAILED|n1|None|a'"});
+    slurm_.plan("scontrol", {record_of("FAILED")});
+    const Commands commands = slurm_.commands();
+    Queue queue(commands, context_.get_executor(), 1ms);
+    std::vector<std::string> waits;
+    const auto wait_for_end = [](Queue& in, std::vector<std::string>& said) -> asio::awaitable<void> {
+        PlaceWait waiting = [&said](const std::string& why) { said.push_back(why); };
+        co_await in.ended(7, "", std::move(waiting));
+    };
+    asio::co_spawn(context_, wait_for_end(queue, waits), asio::detached);
+    context_.run();
+    EXPECT_THAT(waits, ElementsAre("in Slurm's queue as job 7: Resources", "in Slurm's queue as job 7: Priority", ""));
+}
+
 TEST_F(SlurmQueue, AControllerThatDoesNotAnswerEndsNoJob) {
-    slurm_.plan("squeue", {test::kControllerDown, test::kControllerDown, test::kControllerDown, "echo '7|RUNNING|n1|a'",
-                           test::kControllerDown, "echo '7|TIMEOUT|n1|a'"});
+    slurm_.plan("squeue", {test::kControllerDown, test::kControllerDown, test::kControllerDown,
+                           "echo '7|RUNNING|n1|None|a'", test::kControllerDown, "echo '7|TIMEOUT|n1|None|a'"});
     slurm_.plan("scontrol", {test::kControllerDown});  // then squeue's word counts
     EXPECT_EQ(end_of_seven(), "Slurm job 7 reached its time limit");
     EXPECT_EQ(slurm_.calls_of("squeue"), 6);
@@ -79,7 +96,7 @@ TEST_F(SlurmQueue, AControllerThatDoesNotAnswerEndsNoJob) {
 }
 
 TEST_F(SlurmQueue, AJobThatIsMissingTwiceIsGoneIfScontrolDoesNotKnowItEither) {
-    slurm_.plan("squeue", {"echo '8|RUNNING|n1|a'", "echo '7|RUNNING|n1|a'", "true"});
+    slurm_.plan("squeue", {"echo '8|RUNNING|n1|None|a'", "echo '7|RUNNING|n1|None|a'", "true"});
     slurm_.plan("scontrol", {record_of("RUNNING"), test::kControllerDown, test::kUnknownJob});
     EXPECT_EQ(end_of_seven(), "Slurm job 7 has ended, and Slurm does not know it any more");
     // Missing in 1, 3 and 4 (runs), 5 and 6 (no answer), 7.
@@ -94,8 +111,8 @@ TEST_F(SlurmQueue, AMissingJobMayHaveARecord) {
 }
 
 TEST_F(SlurmQueue, OneListIsForAllJobs) {
-    slurm_.plan("squeue", {"echo '7|RUNNING|n1|a'; echo '8|RUNNING|n1|a'; echo '9|RUNNING|n1|a'",
-                           "echo '7|TIMEOUT|n1|a'; echo '8|TIMEOUT|n1|a'; echo '9|TIMEOUT|n1|a'"});
+    slurm_.plan("squeue", {"echo '7|RUNNING|n1|None|a'; echo '8|RUNNING|n1|None|a'; echo '9|RUNNING|n1|None|a'",
+                           "echo '7|TIMEOUT|n1|None|a'; echo '8|TIMEOUT|n1|None|a'; echo '9|TIMEOUT|n1|None|a'"});
     const Commands commands = slurm_.commands();
     Queue queue(commands, context_.get_executor(), 1ms);
     std::array<std::string, 3> words;
@@ -109,7 +126,7 @@ TEST_F(SlurmQueue, OneListIsForAllJobs) {
 }
 
 TEST_F(SlurmQueue, AnotherOneAsksWhenTheFirstHasLeft) {
-    slurm_.plan("squeue", {"touch asked; while :; do :; done", "echo '8|TIMEOUT|n1|a'"});
+    slurm_.plan("squeue", {"touch asked; while :; do :; done", "echo '8|TIMEOUT|n1|None|a'"});
     const Commands commands = slurm_.commands();
     Queue queue(commands, context_.get_executor(), 1ms);
     std::string left = "nothing";
@@ -128,9 +145,9 @@ TEST_F(SlurmQueue, AnotherOneAsksWhenTheFirstHasLeft) {
 
 TEST_F(SlurmQueue, MachinesHaveTheJobsOfTheServiceThatRunThere) {
     slurm_.plan("sinfo", {"echo 'n1|mixed|2|1|(null)'; echo 'n2|idle|2|1|(null)'"});
-    slurm_.plan("squeue", {"echo '1|RUNNING|n[1-2]|distilld-job-a-1'; echo '2|PENDING||distilld-job-b-1';"
-                           "echo '3|COMPLETED|n1|distilld-job-c-1'; echo '4|RUNNING|n1|other';"
-                           "echo '5|RUNNING|n1,n9|distilld-job-d-12'; echo '6|RUNNING|n1|distilld-job-e-1'"});
+    slurm_.plan("squeue", {"echo '1|RUNNING|n[1-2]|None|distilld-job-a-1'; echo '2|PENDING||None|distilld-job-b-1';"
+                           "echo '3|COMPLETED|n1|None|distilld-job-c-1'; echo '4|RUNNING|n1|None|other';"
+                           "echo '5|RUNNING|n1,n9|None|distilld-job-d-12'; echo '6|RUNNING|n1|None|distilld-job-e-1'"});
     const Commands commands = slurm_.commands();
     Queue queue(commands, context_.get_executor(), 1h);
     std::array<std::string, 2> texts;
