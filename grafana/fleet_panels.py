@@ -74,6 +74,25 @@ FLEET = (
                 ("sum by (state) (distilld_slots{INSTANCE})", "{{state}}"),
             ),
             plot(
+                "Relays",
+                "short",
+                "On a cluster: relays of workers that are connected, and messages that wait for one that is not.",
+                ("sum by (instance) (distilld_relays_connected{INSTANCE})", "{{instance}}, connected"),
+                ("sum by (instance) (distilld_relay_unacknowledged_messages{INSTANCE})", "{{instance}}, messages"),
+            ),
+            plot(
+                "Relays that connect again",
+                "short",
+                "On a cluster: after a break of the network or a restart of the service.",
+                ("sum by (instance) (increase(distilld_relay_reconnects_total{INSTANCE}[RATE]))", "{{instance}}"),
+            ),
+            plot(
+                "Attempts by node",
+                "short",
+                "On a cluster: attempts of jobs that run on each node.",
+                ("sum by (node) (distilld_node_attempts{INSTANCE})", "{{node}}"),
+            ),
+            plot(
                 "Worker restarts",
                 "short",
                 "Workers that died and were started again from the newest checkpoint.",

@@ -282,13 +282,17 @@ int execute(const ServeCommand& command) {
         print_error(settings, store.error().message);
         return kFailed;
     }
-    const auto metrics = std::make_shared<JobMetrics>(JobMetricsOptions{.version = kVersion, .store_file = store_file});
+    RemoteAttempts attempts;
+    JobMetricsOptions counted{.version = kVersion, .store_file = store_file};
+    if (settings.launcher.kind == LauncherKind::slurm) {
+        counted.links = [&attempts] { return attempts.counts(); };
+    }
+    const auto metrics = std::make_shared<JobMetrics>(std::move(counted));
     auto options = manager_options(settings, *std::move(slots));
     options.policy = with_placement(security->policy, settings.launcher);
     options.start_policy = with_placement(security->start_policy, settings.launcher);
     options.files = security->files;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
-    RemoteAttempts attempts;
     std::unique_ptr<Launcher> launcher;
     if (settings.launcher.kind == LauncherKind::slurm) {
         std::vector<std::string> open = settings.security.roots;

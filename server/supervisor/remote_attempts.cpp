@@ -30,6 +30,11 @@ void RemoteAttempts::complete() {
     complete_ = true;
 }
 
+LinkCounts RemoteAttempts::counts() const {
+    const std::lock_guard guard(mutex_);
+    return counts_;
+}
+
 bool RemoteAttempts::is_complete() const {
     const std::lock_guard guard(mutex_);
     return complete_;

@@ -3,6 +3,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -40,6 +41,15 @@ class AttemptPort {
     virtual void disconnect(std::uint64_t connection) = 0;
 };
 
+/// What is counted of the links to relays since the service started.
+struct LinkCounts {
+    std::uint64_t connections = 0;                 ///< that were opened
+    std::uint64_t reconnects = 0;                  ///< of those, by a relay that had been connected before
+    std::uint64_t connected = 0;                   ///< relays that are connected now
+    std::uint64_t unacknowledged = 0;              ///< messages that wait for the acknowledgement of a relay
+    std::map<std::string, std::uint64_t> nodes{};  ///< attempts that run on each machine
+};
+
 /// The attempts that are under way in other places, by the hashes of their tokens. Any thread.
 class RemoteAttempts {
   public:
@@ -52,8 +62,17 @@ class RemoteAttempts {
     void complete();
     [[nodiscard]] bool is_complete() const;
 
+    [[nodiscard]] LinkCounts counts() const;
+    /// `change` is called with the counts under the lock.
+    template <class Change>
+    void update(Change change) {
+        const std::lock_guard guard(mutex_);
+        change(counts_);
+    }
+
   private:
     mutable std::mutex mutex_;
+    LinkCounts counts_;
     std::vector<std::pair<std::string, std::shared_ptr<AttemptPort>>> ports_;
     bool complete_ = false;
 };

@@ -50,16 +50,26 @@ std::string hash_of_token(const std::string& token) {
 /// The state of a worker, which connections of its relay may still hold when it is gone.
 class RemoteRun final : public AttemptPort {
   public:
-    RemoteRun(asio::any_io_executor executor, RemoteWorkerOptions options_in)
+    RemoteRun(asio::any_io_executor executor, RemoteAttempts& attempts_in, RemoteWorkerOptions options_in)
         : options(std::move(options_in)),
+          attempts(attempts_in),
           changed(std::move(executor)),
           token_hash(options.record->stored().token_hash),
           link(options.attempt, options.record->saved(),
                options.adopted ? std::nullopt : std::optional<std::uint64_t>(0)) {}
 
+    RemoteRun(const RemoteRun&) = delete;
+    RemoteRun& operator=(const RemoteRun&) = delete;
+    ~RemoteRun() override { count_messages(0); }
+
     [[nodiscard]] asio::any_io_executor executor() const override { return changed.get_executor(); }
 
     std::uint64_t connect() override {
+        attempts.update([this](LinkCounts& counts) {
+            ++counts.connections;
+            counts.reconnects += connection > 0 || options.adopted ? 1 : 0;
+            counts.connected += connected ? 0 : 1;
+        });
         ++connection;
         connected = true;
         take_wait({});
@@ -83,6 +93,7 @@ class RemoteRun final : public AttemptPort {
         if (taken->line && !done) {
             take_line(*taken->line);
         }
+        count_messages(link.undelivered());
         changed.notify();
         return std::nullopt;
     }
@@ -107,8 +118,9 @@ class RemoteRun final : public AttemptPort {
     }
 
     void disconnect(std::uint64_t from) override {
-        if (from == connection) {
+        if (from == connection && connected) {
             connected = false;
+            attempts.update([](LinkCounts& counts) { --counts.connected; });
             changed.notify();
         }
     }
@@ -129,6 +141,7 @@ class RemoteRun final : public AttemptPort {
 
     void push(const ToRelay& message) {
         link.push(encode_message<kToRelay>(message));
+        count_messages(link.undelivered());
         changed.notify();
     }
 
@@ -153,6 +166,7 @@ class RemoteRun final : public AttemptPort {
     [[nodiscard]] bool begun() const { return options.adopted || link.acknowledged() > 0 || link.received() > 0; }
 
     RemoteWorkerOptions options;
+    RemoteAttempts& attempts;
     WorkerProcess::EventHandler on_event;
     Condition changed;
     std::string token_hash;
@@ -171,9 +185,16 @@ class RemoteRun final : public AttemptPort {
     std::optional<PlaceEnd> gone;  ///< what the launcher says about the end of the place
     Clock::time_point gone_at;
     std::optional<Clock::time_point> kill_by;
+    std::size_t counted = 0;            ///< messages in the counts of `attempts`
     std::optional<double> waits_since;  ///< Unix time; nullopt: the place is there
 
   private:
+    /// Of which the relay has not said that it has them.
+    void count_messages(std::size_t now) {
+        attempts.update(
+            [this, now](LinkCounts& counts) { counts.unacknowledged += now - std::exchange(counted, now); });
+    }
+
     void take_line(const std::string& line) {
         auto message = decode_message<kFromRelay>(to_valid_utf8(line));
         if (!message) {
@@ -353,7 +374,7 @@ asio::awaitable<Result<WorkerExit>> run_remote(std::shared_ptr<RemoteRun> run, R
 class RemoteWorker final : public WorkerProcess {
   public:
     RemoteWorker(asio::any_io_executor executor, RemoteAttempts& attempts, RemoteWorkerOptions options)
-        : attempts_(attempts), run_(std::make_shared<RemoteRun>(std::move(executor), std::move(options))) {
+        : attempts_(attempts), run_(std::make_shared<RemoteRun>(std::move(executor), attempts, std::move(options))) {
         if (run_->options.adopted) {
             attempts_.add(run_->token_hash, run_);
         }

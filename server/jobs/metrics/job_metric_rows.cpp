@@ -50,6 +50,20 @@ auto of_disks(std::uint64_t DiskUsage::* value) {
     };
 }
 
+auto of_links(std::uint64_t LinkCounts::* value) {
+    return [value](const ServiceCounts& counts) {
+        return counts.links ? MetricSamples(*counts.links.*value) : MetricSamples();
+    };
+}
+
+MetricSamples attempts_by_node(const ServiceCounts& counts) {
+    std::vector<MetricSample> samples;
+    for (const auto& [node, attempts] : counts.links ? counts.links->nodes : std::map<std::string, std::uint64_t>()) {
+        samples.push_back({{node}, attempts});
+    }
+    return samples;
+}
+
 MetricSamples build_info(const ServiceCounts& counts) {
     return std::vector<MetricSample>{{{counts.version}, 1.0}};
 }
@@ -88,6 +102,19 @@ std::vector<MetricRow<ServiceCounts>> service_rows() {
             &ServiceCounts::http_requests),
         Row("distilld_http_request_duration_seconds", "Time from the request's head to the answer's end.", histogram,
             {"code", "route"}, &ServiceCounts::http_durations),
+        Row("distilld_relay_connections_total", "Connections that relays of workers on other machines have opened.",
+            counter, of_links(&LinkCounts::connections)),
+        Row("distilld_relay_reconnects_total",
+            "Connections of relays that had been connected before, to this run of the service or an earlier one.",
+            counter, of_links(&LinkCounts::reconnects)),
+        Row("distilld_relays_connected", "Relays of workers on other machines that are connected.", gauge,
+            of_links(&LinkCounts::connected)),
+        Row("distilld_relay_unacknowledged_messages",
+            "Messages to relays that wait for an acknowledgement, because a relay is not there or has not answered.",
+            gauge, of_links(&LinkCounts::unacknowledged)),
+        Row("distilld_node_attempts",
+            "Attempts of jobs that run on a node of the cluster, as Slurm listed them when it was last asked.", gauge,
+            {"node"}, attempts_by_node),
         Row("distilld_build_info", "Version of the running program; always 1.", gauge, {"version"}, build_info),
     };
 }

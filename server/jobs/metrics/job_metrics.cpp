@@ -46,6 +46,7 @@ JobMetrics::JobMetrics(JobMetricsOptions options, JobMetricRows rows)
     : gauge_grace_(options.gauge_grace),
       store_file_(std::move(options.store_file)),
       unix_time_(std::move(options.unix_time)),
+      links_(std::move(options.links)),
       rows_(std::move(rows)),
       totals_(rows_.runs.size()) {
     in_order_of_text();
@@ -144,6 +145,9 @@ std::string JobMetrics::text() {
         const std::lock_guard lock(mutex_);
         drop_old_runs();
         take_in(files);
+        if (links_) {
+            service_.links = links_();
+        }
         read_rows(rows_.service, service_, readings);
         for (std::size_t row = 0; row < rows_.runs.size(); ++row) {
             readings.push_back(reading_of(rows_.runs[row], read(row)));

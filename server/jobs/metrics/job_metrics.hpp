@@ -23,6 +23,7 @@ struct JobMetricsOptions {
     std::string version;                           ///< for distilld_build_info
     std::filesystem::path store_file{};            ///< of the job store, for its size and disk; empty = none
     std::function<double()> unix_time = unix_now;  ///< seconds
+    std::function<LinkCounts()> links{};           ///< to workers on other machines; empty = there are none. Any thread
 };
 
 /// The service's metrics for Prometheus. Any thread.
@@ -83,6 +84,7 @@ class JobMetrics {
     const std::chrono::milliseconds gauge_grace_;
     const std::filesystem::path store_file_;
     const std::function<double()> unix_time_;
+    const std::function<LinkCounts()> links_;
     JobMetricRows rows_;  ///< in the order of the text
     std::mutex mutex_;    ///< guards what follows
     ServiceCounts service_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/job_types.hpp"
+#include "server/supervisor/remote_attempts.hpp"
 #include "server/support/metrics.hpp"
 #include "server/support/process_metrics.hpp"
 
@@ -62,6 +63,7 @@ struct ServiceCounts {
     Histogram queue_waits;                                 ///< seconds
     std::map<LabelValues, double> http_requests;           ///< by code, method, route
     std::map<LabelValues, Histogram> http_durations;       ///< seconds, by code, route
+    std::optional<LinkCounts> links;                       ///< nullopt: all workers are children
 };
 
 }  // namespace distilld

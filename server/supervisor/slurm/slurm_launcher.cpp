@@ -119,7 +119,9 @@ class SlurmLauncher final : public Launcher {
     /// All calls come on one executor.
     Queue& queue_on(asio::any_io_executor executor) {
         if (!queue_) {
-            queue_.emplace(options_.commands, std::move(executor));
+            queue_.emplace(options_.commands, std::move(executor), kQueueInterval, [this](auto jobs) {
+                attempts_.update([&jobs](LinkCounts& counts) { counts.nodes = std::move(jobs); });
+            });
         }
         return *queue_;
     }

@@ -57,6 +57,23 @@ TEST(JobMetricRows, WhatAnEndpointWasAskedAndSaidGoesOnOverTheJobsRuns) {
     EXPECT_THAT(metrics->text(), Not(HasSubstr("job_id")));
 }
 
+TEST(JobMetricRows, LinksToRelaysAreThoseOfAClusterAlone) {
+    EXPECT_THAT(std::make_shared<JobMetrics>(JobMetricsOptions{})->text(), Not(HasSubstr("distilld_relay_conn")));
+    JobMetricsOptions options;
+    LinkCounts counts{7, 2, 3, 40, {{"n1", 2}, {"n2", 1}}};
+    options.links = [&counts] { return counts; };
+    const auto metrics = std::make_shared<JobMetrics>(options);
+    const auto text = metrics->text();
+    EXPECT_EQ(sample(text, "distilld_relay_connections_total"), 7);
+    EXPECT_EQ(sample(text, "distilld_relay_reconnects_total"), 2);
+    EXPECT_EQ(sample(text, "distilld_relays_connected"), 3);
+    EXPECT_EQ(sample(text, "distilld_relay_unacknowledged_messages"), 40);
+    EXPECT_EQ(sample(text, R"(distilld_node_attempts{node="n1"})"), 2);
+    counts.nodes = {{"n2", 5}};
+    EXPECT_EQ(sample(metrics->text(), R"(distilld_node_attempts{node="n2"})"), 5);
+    EXPECT_THAT(metrics->text(), Not(HasSubstr("n1"))) << "a node without attempts";
+}
+
 TEST(JobMetricRows, EachOfSeveralTeachersIsShownForItself) {
     const auto metrics = std::make_shared<JobMetrics>();
     metrics->run_started("j");
