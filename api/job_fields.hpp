@@ -131,6 +131,7 @@ void describe(Visitor& v, T& job) {
     v("eval_loss", job.eval_loss);
     v("eval_kl", job.eval_kl);
     v("eval_top1_agreement", job.eval_top1_agreement);
+    v("eval_acceptance_rate", job.eval_acceptance_rate);
     v("exported_eval_loss", job.exported_eval_loss);
     v("output", job.output);
     text_or_null_field(v, "weights_sha256", job.weights_sha256);

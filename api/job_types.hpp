@@ -80,6 +80,8 @@ struct Job {
     std::optional<double> eval_loss;            ///< newest held-out loss
     std::optional<double> eval_kl;              ///< newest KL from the teacher, on held-out rows
     std::optional<double> eval_top1_agreement;  ///< newest share of held-out positions with the teacher's top token
+    /// Newest share of the student's drafted tokens that the teacher would accept, on held-out rows.
+    std::optional<double> eval_acceptance_rate;
     std::optional<double> exported_eval_loss;   ///< loss of the weights as rounded by an export below fp32
     std::string output;                         ///< absolute folder
     std::string weights_sha256;                 ///< of the exported model; empty before success

@@ -97,10 +97,12 @@ JOB = (
             plot(
                 "Held-out comparison with the teacher",
                 "short",
-                "At each evaluation: divergence of the student from the teacher in nats per token, and the share of "
-                "tokens whose most likely token is the teacher's.",
+                "At each evaluation: divergence of the student from the teacher in nats per token, the share of "
+                "tokens whose most likely token is the teacher's, and the share of the student's drafted tokens that "
+                "the teacher would accept.",
                 ("distilld_job_eval_kl{JOB}", "KL"),
                 ("distilld_job_eval_top1_agreement{JOB}", "top-1 agreement"),
+                ("distilld_job_eval_acceptance_rate{JOB}", "acceptance as a draft"),
             ),
             plot(
                 "Padding",

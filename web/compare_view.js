@@ -26,6 +26,7 @@ const FIGURES = [
     ["Held-out cross entropy of the exported weights", (job) => number(job.exported_eval_loss)],
     ["KL from the teacher, held-out, nats/token", (job) => number(job.eval_kl)],
     ["Same top token", (job) => share(job.eval_top1_agreement)],
+    ["Acceptance as a draft", (job) => share(job.eval_acceptance_rate)],
     ["Speed", (job) => rate(job.progress)],
     ["Time", (job) => duration(job.progress?.seconds_elapsed)],
     ["Student waits", (job) => share(job.progress?.stall_fraction)],

@@ -13,6 +13,7 @@ const FIGURES = [
     ["learning_rate", "learning rate"],
     ["eval_kl", "KL from the teacher, held-out (nats per token)"],
     ["eval_top1_agreement", "same top token, held-out"],
+    ["eval_acceptance_rate", "acceptance as a draft, held-out"],
     ["teacher_hidden_fraction", "share of the teacher's time that is hidden"],
     ["seconds_remaining", "seconds left"],
 ];

@@ -25,6 +25,10 @@ const FACTS = [
         (job) => (job.eval_kl === null || job.eval_kl === undefined ? null : number(job.eval_kl)),
     ],
     ["same top token", (job) => (typeof job.eval_top1_agreement === "number" ? share(job.eval_top1_agreement) : null)],
+    [
+        "acceptance as a draft",
+        (job) => (typeof job.eval_acceptance_rate === "number" ? share(job.eval_acceptance_rate) : null),
+    ],
     ["student waits", (job, progress) => (generates(job) ? null : share(progress.stall_fraction))],
     ["learning rate", (job, progress) => (generates(job) ? null : number(progress.learning_rate))],
     ["time so far", (_, progress) => duration(progress.seconds_elapsed)],

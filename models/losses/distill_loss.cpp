@@ -7,6 +7,7 @@
 
 #include "models/kernels/accumulate.hpp"
 #include "models/kernels/topk_loss.hpp"
+#include "models/losses/token_comparison.hpp"
 
 namespace distilld::models {
 namespace {
@@ -25,6 +26,7 @@ struct ChunkSums {
     Tensor kd;
     Tensor ce;
     Tensor agreeing;  ///< undefined unless requested
+    Tensor accepted;  ///< likewise
 };
 
 /// Numbers that the kernels below share for one chunk of rows.
@@ -261,15 +263,6 @@ DistillTargets chunk_rows(const DistillTargets& all, std::int64_t begin, std::in
     return rows;
 }
 
-/// The number of rows in which the largest of `logits` is also the teacher's, or the largest of its k if it gave only
-/// these.
-Tensor agreeing_rows(const Tensor& logits, const DistillTargets& rows) {
-    const Tensor likeliest = rows.topk_ids.defined()
-                                 ? rows.topk_ids.gather(1, rows.topk_probabilities.argmax(1, true)).squeeze(1)
-                                 : rows.teacher_logits.argmax(1);
-    return logits.argmax(1).eq(likeliest).sum(torch::kDouble);
-}
-
 void add(Tensor& total, const Tensor& more) {
     if (more.defined()) {
         total.add_(more);
@@ -375,8 +368,9 @@ DistillLossScalars distill_loss_scalars(const Tensor& hidden, const Tensor& head
     const std::int64_t count = x.size(0);
     const std::int64_t chunk = options.chunk_rows > 0 ? options.chunk_rows : loss_chunk_rows(w.size(0), w.is_cpu());
     const auto scalar = torch::TensorOptions().dtype(torch::kDouble).device(x.device());
-    ChunkSums totals{torch::zeros({}, scalar), torch::zeros({}, scalar), torch::zeros({}, scalar)};
-    const bool counts_agreement = options.count_agreement && weights.kd != 0;
+    ChunkSums totals{torch::zeros({}, scalar), torch::zeros({}, scalar), torch::zeros({}, scalar),
+                     torch::zeros({}, scalar)};
+    const bool compares = options.compare_tokens && weights.kd != 0;
     if (gradients != nullptr) {
         gradients->hidden = count <= chunk ? Tensor() : torch::empty_like(x);
     }
@@ -385,8 +379,10 @@ DistillLossScalars distill_loss_scalars(const Tensor& hidden, const Tensor& head
         const Tensor rows = x.slice(0, begin, end);
         Tensor gradient = torch::mm(rows, w.t());  // the logits, at first
         const DistillTargets chunk_targets = chunk_rows(targets, begin, end, weights, w.size(0));
-        if (counts_agreement) {
-            add(totals.agreeing, agreeing_rows(gradient, chunk_targets));
+        if (compares) {
+            const TokenComparison compared = compare_tokens(gradient, chunk_targets, weights.temperature);
+            add(totals.agreeing, compared.agreeing);
+            add(totals.accepted, compared.accepted);
         }
         rows_to_gradient(gradient, chunk_targets, weights, totals);
         if (gradients == nullptr) {
@@ -409,14 +405,15 @@ DistillLossScalars distill_loss_scalars(const Tensor& hidden, const Tensor& head
         gradients->hidden = torch::zeros_like(x);
     }
     const Tensor loss = totals.ce.mul(1.0 - kd_ratio).add_(totals.kd.mul(kd_ratio));
-    return {loss, totals.kd, totals.ce, totals.agreeing};
+    return {loss, totals.kd, totals.ce, totals.agreeing, totals.accepted};
 }
 
 DistillLossSums sums_of(const DistillLossScalars& scalars) {
     const torch::NoGradGuard no_grad;
-    const Tensor read = torch::stack({scalars.loss, scalars.kd, scalars.ce, scalars.agreeing}).to(torch::kCPU);
-    const std::span values(static_cast<const double*>(read.const_data_ptr()), 4);
-    return {values[0], values[1], values[2], static_cast<std::uint64_t>(values[3])};
+    const Tensor read =
+        torch::stack({scalars.loss, scalars.kd, scalars.ce, scalars.agreeing, scalars.accepted}).to(torch::kCPU);
+    const std::span values(static_cast<const double*>(read.const_data_ptr()), 5);
+    return {values[0], values[1], values[2], static_cast<std::uint64_t>(values[3]), values[4]};
 }
 
 DistillLossSums distill_loss(const Tensor& hidden, const Tensor& head, const DistillTargets& targets,

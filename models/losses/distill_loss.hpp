@@ -38,7 +38,7 @@ struct DistillLossOptions {
     Divergence divergence;        ///< default: forward KL
     double gradient_scale = 1.0;  ///< gradients are those of gradient_scale × the sum of the loss
     std::int64_t chunk_rows = 0;  ///< 0 = loss_chunk_rows(V)
-    bool count_agreement = false;
+    bool compare_tokens = false;  ///< adds up `agreeing` and `accepted`
 };
 
 /// Sums over the rows, in nats.
@@ -48,6 +48,9 @@ struct DistillLossSums {
     double ce = 0;    ///< −log q(label) at temperature 1; 0 if it has no weight and is not free
     /// Rows with the same most likely token as the teacher; counted only on request and if kd has weight.
     std::uint64_t agreeing = 0;
+    /// Likewise: Σ_rows Σ_v min(p_v, q_v) over the vocabulary, or over the teacher's k alone, which is at most
+    /// min(p_tail, q_tail) less.
+    double accepted = 0;
 };
 
 /// The same in fp64 on the device of the rows, without waiting for the device.
@@ -56,6 +59,7 @@ struct DistillLossScalars {
     torch::Tensor kd;
     torch::Tensor ce;
     torch::Tensor agreeing;
+    torch::Tensor accepted;
 };
 
 struct DistillLossGradients {

@@ -132,7 +132,7 @@ class TorchScriptStudent final : public Student {
             }
             const double rows = samples.rows;
             const Tensor loss = values.loss.detach().to(torch::kDouble);
-            losses_.add(*samples.ticket, {loss * rows, values.kd * rows, values.ce * rows, Tensor()});
+            losses_.add(*samples.ticket, {loss * rows, values.kd * rows, values.ce * rows, Tensor(), Tensor()});
         } catch (const std::exception& error) {
             if (!is_out_of_memory(error)) {
                 throw;

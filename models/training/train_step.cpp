@@ -89,12 +89,13 @@ EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const Ten
     stats.ce_sum = sums_of(loss_of_rows(network, flat, batch, labels, DistillLossOptions{}, nullptr)).ce;
     if (answered != nullptr && answered->target_tokens > 0) {
         DistillLossOptions options;
-        options.count_agreement = true;
+        options.compare_tokens = true;
         const DistillLossSums sums =
             sums_of(loss_of_rows(network, flat, *answered, answered->targets, options, nullptr));
         stats.teacher_tokens = answered->target_tokens;
         stats.kl_sum = sums.kd;
         stats.agreeing = sums.agreeing;
+        stats.accepted = sums.accepted;
     }
     return stats;
 }

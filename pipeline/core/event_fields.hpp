@@ -58,7 +58,8 @@ BOOST_DESCRIBE_STRUCT(StartedEvent, (),
 
 BOOST_DESCRIBE_STRUCT(SampledText, (), (prompt, text))
 
-BOOST_DESCRIBE_STRUCT(EvaluationEvent, (), (step, loss, tokens, kl, top1_agreement, samples, of_samples))
+BOOST_DESCRIBE_STRUCT(EvaluationEvent, (),
+                      (step, loss, tokens, kl, top1_agreement, acceptance_rate, samples, of_samples))
 
 BOOST_DESCRIBE_STRUCT(CheckpointEvent, (), (step, folder, seconds, bytes))
 

@@ -224,8 +224,11 @@ struct EvaluationEvent {
     std::uint64_t tokens = 0;
     std::optional<double> kl{};              ///< mean KL of the student from the teacher, over its targets
     std::optional<double> top1_agreement{};  ///< share of positions with the teacher's likeliest token
-    std::vector<SampledText> samples{};      ///< for eval.sample_prompts
-    bool of_samples = false;                 ///< as ProgressEvent::of_samples
+    /// Mean Σ min(p, q): share of the student's drafted tokens that the teacher would accept; with top-k answers a
+    /// bound from below.
+    std::optional<double> acceptance_rate{};
+    std::vector<SampledText> samples{};  ///< for eval.sample_prompts
+    bool of_samples = false;             ///< as ProgressEvent::of_samples
 };
 
 struct CheckpointEvent {

@@ -27,6 +27,7 @@ void add(EvalStats& total, const EvalStats& more) {
     total.teacher_tokens += more.teacher_tokens;
     total.kl_sum += more.kl_sum;
     total.agreeing += more.agreeing;
+    total.accepted += more.accepted;
 }
 
 asio::awaitable<EvalStats> evaluate_one(Student& student, MicroBatch batch, asio::any_io_executor compute) {
@@ -126,6 +127,7 @@ asio::awaitable<std::optional<EvalStats>> Evaluator::ask_and_evaluate() {
     total.teacher_tokens = 0;
     total.kl_sum = 0;
     total.agreeing = 0;
+    total.accepted = 0;
     co_return total;
 }
 

@@ -182,6 +182,7 @@ asio::awaitable<bool> RecorderStage::evaluate() {
             const auto tokens = static_cast<double>(total->teacher_tokens);
             event.kl = total->kl_sum / tokens;
             event.top1_agreement = static_cast<double>(total->agreeing) / tokens;
+            event.acceptance_rate = total->accepted / tokens;
         }
         event.samples = std::move(samples);
         event.of_samples = !options_.training.losses.empty();

@@ -68,6 +68,7 @@ struct EvalStats {
     std::uint64_t teacher_tokens = 0;  ///< targets that the teacher's answer covers
     double kl_sum = 0;                 ///< KL(teacher ‖ student) at temperature 1, over those
     std::uint64_t agreeing = 0;        ///< those with the same likeliest token as the teacher
+    double accepted = 0;               ///< sum over them of Σ min(p, q), what a teacher accepts of a drafted token
 };
 
 /// What an exported model records about the tokenizer of its data.

@@ -38,6 +38,9 @@ std::string evaluation_line(const EvaluationEvent& evaluation) {
     if (evaluation.top1_agreement) {
         text += ", top-1 agreement " + percent(*evaluation.top1_agreement);
     }
+    if (evaluation.acceptance_rate) {
+        text += ", acceptance as a draft " + acceptance_text(*evaluation.acceptance_rate);
+    }
     return text;
 }
 
@@ -186,6 +189,17 @@ std::string progress_line(const ProgressEvent& progress) {
         text += " | " + counted(progress.nonfinite_steps, "step") + " skipped";
     }
     return text;
+}
+
+std::string acceptance_text(double rate) {
+    constexpr int kDrafted = 4;
+    // Leviathan et al. 2023, arXiv 2211.17192, equation 1: as if each token were accepted independently.
+    double tokens = 1;
+    for (int i = 0; i < kDrafted; ++i) {
+        tokens = 1 + rate * tokens;
+    }
+    return percent(rate) + formatted(" (%.1f tokens per teacher pass with ", tokens) + std::to_string(kDrafted) +
+           " drafted)";
 }
 
 std::vector<std::string> rank_lines(const ProgressEvent& progress) {

@@ -17,6 +17,9 @@ namespace distilld::cli {
 /// The same after a bar, cut to `width` columns.
 [[nodiscard]] std::string progress_bar(const ProgressEvent& progress, unsigned width);
 
+/// Of a share of accepted tokens: "81.2% (3.5 tokens per teacher pass with 4 drafted)"
+[[nodiscard]] std::string acceptance_text(double rate);
+
 /// Of each rank, if there are several: "host: 6.2k tok/s, waited for input 0.12 s, for other ranks 3.40 s"
 [[nodiscard]] std::vector<std::string> rank_lines(const ProgressEvent& progress);
 

@@ -95,7 +95,8 @@ void RunRecorder::on(const FinishedEvent& event, Time) {
         journal_.set_evaluation(id_, {.step = last.step,
                                       .loss = *event.eval_loss,
                                       .kl = known.eval_kl,
-                                      .top1_agreement = known.eval_top1_agreement});
+                                      .top1_agreement = known.eval_top1_agreement,
+                                      .acceptance_rate = known.eval_acceptance_rate});
     }
     // Thinning must not swallow the last step.
     if (last_metrics_step_ != last.step) {

@@ -73,6 +73,9 @@ class Metrics {
         if (record.top1_agreement) {
             metric("eval_top1_agreement", record.step, *record.top1_agreement);
         }
+        if (record.acceptance_rate) {
+            metric("eval_acceptance_rate", record.step, *record.acceptance_rate);
+        }
     }
     void add_record(const CheckpointEvent& record) { metric("checkpoint_seconds", record.step, record.seconds); }
     void add_record(const EndRecord& record) {

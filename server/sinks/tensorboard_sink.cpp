@@ -96,6 +96,9 @@ class TensorboardSink final : public FileSink {
         if (record.top1_agreement) {
             values.push_back({"eval/top1_agreement", *record.top1_agreement});
         }
+        if (record.acceptance_rate) {
+            values.push_back({"eval/acceptance_rate", *record.acceptance_rate});
+        }
         scalars(record.step, values, bytes);
         for (std::size_t i = 0; i < record.samples.size(); ++i) {
             const SampledText& sample = record.samples[i];

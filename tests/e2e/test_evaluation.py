@@ -19,7 +19,7 @@ HELD_OUT = 11  # documents
 BATCHES = 6  # of two
 EVALUATIONS = 3  # after steps 2 and 4 and at the end
 ASKED = {"topk": {"top_k": 8}, "logits": {"mode": "logits"}, "hidden": {"mode": "hidden"}}
-NOTHING = {"kl": None, "top1_agreement": None}
+NOTHING = {"kl": None, "top1_agreement": None, "acceptance_rate": None}
 
 
 def documents(count, seed, teachers=("",)):
@@ -99,9 +99,9 @@ def teacher_rows(url, folder, ids, targets):
 
 
 def oracle(student, file, teacher_of, targets):
-    """(KL, agreement, cross entropy), of the exported student and what the teachers send."""
+    """(KL, agreement, acceptance, cross entropy), of the exported student and what the teachers send."""
     model = AutoModelForCausalLM.from_pretrained(student, dtype=torch.float32).eval()
-    kl, agreeing, loss, tokens = 0.0, 0, 0.0, 0
+    kl, agreeing, accepted, loss, tokens = 0.0, 0, 0.0, 0.0, 0
     for line in pathlib.Path(file).read_text().splitlines():
         document = json.loads(line)
         ids = document["input_ids"]
@@ -116,19 +116,22 @@ def oracle(student, file, teacher_of, targets):
             of_student = torch.cat([top, rest], 1)
             likeliest = buckets.gather(1, p[:, :-1].argmax(1, keepdim=True)).squeeze(1)
         counts = labels != -100
+        drafted = of_student.exp() if buckets is None else of_student[:, :-1].exp()
+        accepted += torch.minimum(p[:, : drafted.shape[1]], drafted).sum(1)[counts].sum().item()
         each = torch.where(p > 0, p * (p.log() - of_student), 0.0).sum(1)
         kl += each[counts].sum().item()
         agreeing += (log_q.argmax(1) == likeliest)[counts].sum().item()
         loss -= log_q.gather(1, labels.clamp(min=0).unsqueeze(1)).squeeze(1)[counts].sum().item()
         tokens += counts.sum().item()
-    return kl / tokens, agreeing / tokens, loss / tokens, tokens
+    return kl / tokens, agreeing / tokens, accepted / tokens, loss / tokens, tokens
 
 
 def check(evaluation, expected):
-    kl, agreement, loss, tokens = expected
+    kl, agreement, accepted, loss, tokens = expected
     print(f"\nKL {evaluation['kl']:.7f}, oracle {kl:.7f}; agreement {evaluation['top1_agreement']:.4f}", end="")
     assert evaluation["kl"] == pytest.approx(kl, rel=1e-5)
     assert evaluation["top1_agreement"] == pytest.approx(agreement, abs=1e-9)
+    assert evaluation["acceptance_rate"] == pytest.approx(accepted, rel=1e-5)
     assert evaluation["loss"] == pytest.approx(loss, rel=1e-5)
     assert evaluation["tokens"] == tokens
 

@@ -82,6 +82,7 @@ class FakeStudent : public Student {
             stats.teacher_tokens = tokens;
             stats.kl_sum = 0.5 * static_cast<double>(tokens);
             stats.agreeing = tokens / 4;
+            stats.accepted = 0.75 * static_cast<double>(tokens);
         }
         return stats;
     }

@@ -226,6 +226,9 @@ std::string job_text(const api::Job& job) {
     if (job.eval_top1_agreement) {
         add("eval top-1", std::to_string(*job.eval_top1_agreement));
     }
+    if (job.eval_acceptance_rate) {
+        add("acceptance", acceptance_text(*job.eval_acceptance_rate));
+    }
     if (job.exported_eval_loss) {
         add("as exported", std::to_string(*job.exported_eval_loss) + kCrossEntropy);
     }

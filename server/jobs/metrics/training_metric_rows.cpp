@@ -161,6 +161,10 @@ std::vector<MetricRow<JobRun>> training_metric_rows() {
             "Share of an active job's held-out tokens whose most likely token is the teacher's, at the newest "
             "evaluation.",
             gauge, {"job_id"}, of_evaluation(&EvaluationEvent::top1_agreement)),
+        Row("distilld_job_eval_acceptance_rate",
+            "Share of the tokens that an active job's student drafts which its teacher would accept, at the newest "
+            "evaluation; a lower bound with top-k answers.",
+            gauge, {"job_id"}, of_evaluation(&EvaluationEvent::acceptance_rate)),
         Row("distilld_job_grad_norm", "Global norm of the newest step's gradient, before clipping.", gauge, {"job_id"},
             of_step(&ProgressEvent::grad_norm)),
         Row("distilld_job_replicas", "Micro-batches that a job trains at once.", gauge, {"job_id"}, replicas),

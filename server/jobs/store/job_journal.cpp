@@ -246,6 +246,7 @@ void JobJournal::set_evaluation(const std::string& id, const EvaluationEvent& ev
     live.stored.job.eval_loss = evaluation.loss;
     live.stored.job.eval_kl = evaluation.kl;
     live.stored.job.eval_top1_agreement = evaluation.top1_agreement;
+    live.stored.job.eval_acceptance_rate = evaluation.acceptance_rate;
     live.evaluation_unsaved = true;
     show(id, live);
 }

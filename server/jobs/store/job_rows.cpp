@@ -188,6 +188,7 @@ constexpr std::array kColumns{
     column_of_another_table<&Job::eval_loss>("eval_loss"),
     column_of_another_table<&Job::eval_kl>("eval_kl"),
     column_of_another_table<&Job::eval_top1_agreement>("eval_top1_agreement"),
+    column_of_another_table<&Job::eval_acceptance_rate>("eval_acceptance_rate"),
 };
 
 /// The names of the columns that `passes` accepts, each through `spell`.

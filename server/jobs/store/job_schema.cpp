@@ -53,7 +53,8 @@ CREATE TABLE job_progress (
     progress TEXT,
     eval_loss REAL,
     eval_kl REAL,
-    eval_top1_agreement REAL
+    eval_top1_agreement REAL,
+    eval_acceptance_rate REAL
 ) WITHOUT ROWID;
 CREATE TABLE job_checkpoints (
     number INTEGER PRIMARY KEY,

@@ -59,7 +59,7 @@ struct JobChange {
     const StoredJob* state = nullptr;  ///< state, reason, times, weights, resume, priority, limit; not the parts
                                        ///< below, nor specs and metadata
     const ProgressEvent* progress = nullptr;
-    const api::Job* evaluation = nullptr;  ///< its eval_loss, eval_kl, eval_top1_agreement
+    const api::Job* evaluation = nullptr;  ///< its eval_loss and what its teacher says
     const std::string* resolved_spec = nullptr;
     /// Replaces an older one with the same folder.
     std::vector<api::JobCheckpoint> checkpoints{};

@@ -195,7 +195,7 @@ class SqliteJobStore final : public JobStore {
             progress_.run(id, to_text(api::to_json_object(*change.progress)));
         }
         if (const api::Job* job = change.evaluation) {
-            evaluation_.run(id, job->eval_loss, job->eval_kl, job->eval_top1_agreement);
+            evaluation_.run(id, job->eval_loss, job->eval_kl, job->eval_top1_agreement, job->eval_acceptance_rate);
         }
         if (change.resolved_spec != nullptr) {
             update_resolved_spec_.run(id, *change.resolved_spec);
@@ -238,9 +238,10 @@ class SqliteJobStore final : public JobStore {
                                 "ON CONFLICT (job_id) DO UPDATE SET progress = excluded.progress"};
     sqlite::Statement evaluation_{
         database_,
-        "INSERT INTO job_progress (job_id, eval_loss, eval_kl, eval_top1_agreement) VALUES (?1, ?2, ?3, ?4) "
+        "INSERT INTO job_progress (job_id, eval_loss, eval_kl, eval_top1_agreement, eval_acceptance_rate) "
+        "VALUES (?1, ?2, ?3, ?4, ?5) "
         "ON CONFLICT (job_id) DO UPDATE SET eval_loss = excluded.eval_loss, eval_kl = excluded.eval_kl, "
-        "eval_top1_agreement = excluded.eval_top1_agreement"};
+        "eval_top1_agreement = excluded.eval_top1_agreement, eval_acceptance_rate = excluded.eval_acceptance_rate"};
     // REPLACE gives a row a new number: the newest comes last even if its folder was there before.
     sqlite::Statement insert_checkpoint_{
         database_,

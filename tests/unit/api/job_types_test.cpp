@@ -41,6 +41,7 @@ Job full_job() {
     job.eval_loss = 1.5;
     job.eval_kl = 0.5;
     job.eval_top1_agreement = 0.75;
+    job.eval_acceptance_rate = 0.875;
     job.exported_eval_loss = 1.75;
     job.output = "/out";
     job.checkpoints.push_back({5, "/out/checkpoints/step-5", 0.25, "2026-01-01T00:00:02.000Z", 4096});
@@ -155,8 +156,8 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
         names, ElementsAre("id", "object", "kind", "name", "owner", "metadata", "state", "terminal", "cancel_requested",
                            "created_at", "started_at", "finished_at", "attempt", "status_reason", "priority",
                            "queue_position", "max_concurrent", "slot", "cores", "device", "progress", "dtype",
-                           "eval_loss", "eval_kl", "eval_top1_agreement", "exported_eval_loss", "output",
-                           "weights_sha256", "checkpoints", "checkpoints_total", "spec", "resolved_spec"));
+                           "eval_loss", "eval_kl", "eval_top1_agreement", "eval_acceptance_rate", "exported_eval_loss",
+                           "output", "weights_sha256", "checkpoints", "checkpoints_total", "spec", "resolved_spec"));
     EXPECT_EQ(json.at("object").as_string(), "job");
     EXPECT_EQ(
         to_text(json.at("progress")),

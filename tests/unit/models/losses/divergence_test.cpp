@@ -289,16 +289,25 @@ TEST(Divergence, ACertainStudentGivesAFiniteLossAndGradient) {
     }
 }
 
-TEST(Divergence, CountsWhereStudentAndTeacherAgree) {
+TEST(Divergence, ComparesTheTokensOfStudentAndTeacher) {
     for (const Teacher teacher : {Teacher::topk, Teacher::full, Teacher::hidden}) {
         const Problem problem = make_problem(teacher, 1.0);
         DistillLossOptions options;
-        options.count_agreement = true;
+        options.compare_tokens = true;
         options.chunk_rows = 4;
         const Tensor ours = problem.hidden.mm(problem.head.t()).argmax(1);
         const auto wanted = ours.eq(problem.teacher_logits.argmax(1)).sum().item<std::int64_t>();
         const DistillLossSums sums = distill_loss(problem.hidden, problem.head, problem.targets, options, nullptr);
         EXPECT_EQ(sums.agreeing, static_cast<std::uint64_t>(wanted));
+        const Tensor p = torch::softmax(problem.teacher_logits, 1);
+        Tensor least = torch::minimum(torch::softmax(problem.hidden.mm(problem.head.t()), 1), p);
+        const double exact = least.sum().item<double>();
+        if (teacher == Teacher::topk) {
+            least = least.gather(1, problem.targets.topk_ids);
+            EXPECT_LE(sums.accepted, exact);
+            EXPECT_GE(sums.accepted, exact - problem.targets.tail_probability.sum().item<double>());
+        }
+        EXPECT_NEAR(sums.accepted, least.sum().item<double>(), teacher == Teacher::topk ? 1e-5 : 1e-9);
         Problem same = problem;
         same.hidden = torch::zeros_like(problem.hidden);
         same.targets.teacher_hidden = same.targets.teacher_head = same.targets.topk_ids = Tensor();

@@ -200,6 +200,7 @@ TEST(CausalLmStudent, WhatTheTeacherSaysOfHeldOutRowsLeavesTheirCrossEntropyAsIt
         EXPECT_EQ(all_given.ce_sum, alone.ce_sum);
         EXPECT_EQ(all_given.kl_sum, whole.kl_sum);
         EXPECT_EQ(all_given.agreeing, whole.agreeing);
+        EXPECT_EQ(all_given.accepted, whole.accepted);
 
         // Of rows that it did not give there is a cross entropy, and nothing else.
         std::fill(given.begin(), given.begin() + 2 * kColumns, std::byte{0});

@@ -64,6 +64,7 @@ TEST_F(EvaluationTest, TellsHowFarTheStudentIsFromTheTeacher) {
         EXPECT_EQ(evaluation.tokens, 20U);
         EXPECT_DOUBLE_EQ(evaluation.kl.value(), 0.5);
         EXPECT_DOUBLE_EQ(evaluation.top1_agreement.value(), 0.25);
+        EXPECT_DOUBLE_EQ(evaluation.acceptance_rate.value(), 0.75);
     }
     EXPECT_THAT(of_held_out_.asked, ::testing::UnorderedElementsAre(0, 1, 2, 0, 1, 2, 0, 1, 2));
     EXPECT_THAT(warnings(run), ElementsAre());
@@ -73,7 +74,7 @@ TEST_F(EvaluationTest, WithoutATeacherThereAreNoFiguresOfIt) {
     const Outcome run = this->run(&teacher_, held_out({{0, 1}}));
     ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
     for (const EvaluationEvent& evaluation : evaluations(run)) {
-        EXPECT_FALSE(evaluation.kl || evaluation.top1_agreement);
+        EXPECT_FALSE(evaluation.kl || evaluation.top1_agreement || evaluation.acceptance_rate);
     }
 }
 

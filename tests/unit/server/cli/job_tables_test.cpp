@@ -52,6 +52,7 @@ TEST(JobTables, OneJob) {
     job.dtype = "bf16";
     job.eval_kl = 0.5;
     job.eval_top1_agreement = 0.25;
+    job.eval_acceptance_rate = 0.5;
     EXPECT_EQ(job_text(job),
               "id            job-1\n"
               "state         paused\n"
@@ -61,7 +62,8 @@ TEST(JobTables, OneJob) {
               "metadata      team=red\n"
               "dtype         bf16\n"
               "held-out KL   0.500000 nats/token\n"
-              "eval top-1    0.250000\n");
+              "eval top-1    0.250000\n"
+              "acceptance    50.0% (1.9 tokens per teacher pass with 4 drafted)\n");
 }
 
 TEST(JobTables, Checkpoints) {

@@ -49,12 +49,13 @@ TEST(EventRecords, HoldTheFieldsOfTheOtherEvents) {
               R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"evaluation",)"
               R"("message":"step 1, held-out cross entropy 2.5 nats/token",)"
               R"("data":{"step":1,"loss":2.5,"tokens":3,"kl":null,)"
-              R"("top1_agreement":null,"samples":[],"of_samples":false}})");
-    EXPECT_EQ(as_text(record_of(EvaluationEvent{1, 2.5, 3, 0.5, 0.75, {{"Once", " upon"}}})),
+              R"("top1_agreement":null,"acceptance_rate":null,"samples":[],"of_samples":false}})");
+    EXPECT_EQ(as_text(record_of(EvaluationEvent{1, 2.5, 3, 0.5, 0.75, 0.875, {{"Once", " upon"}}})),
               R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"evaluation",)"
               R"("message":"step 1, held-out cross entropy 2.5 nats/token",)"
               R"("data":{"step":1,"loss":2.5,"tokens":3,"kl":0.5,)"
-              R"("top1_agreement":0.75,"samples":[{"prompt":"Once","text":" upon"}],"of_samples":false}})");
+              R"("top1_agreement":0.75,"acceptance_rate":0.875,)"
+              R"("samples":[{"prompt":"Once","text":" upon"}],"of_samples":false}})");
     EXPECT_EQ(
         as_text(record_of(CheckpointEvent{1, "folder", 2.5})),
         R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"checkpoint",)"

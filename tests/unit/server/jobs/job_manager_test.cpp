@@ -66,7 +66,7 @@ TEST(JobManager, RunsAJobFromQueueToSuccess) {
         worker->emit(progress_at(step, 10.0 - static_cast<double>(step)), worker);
     }
     worker->emit(CheckpointEvent{5, "/out/checkpoints/5", 0.5}, worker);
-    worker->emit(EvaluationEvent{9, 3.5, 100, 0.5, 0.75}, worker);
+    worker->emit(EvaluationEvent{9, 3.5, 100, 0.5, 0.75, 0.875}, worker);
     worker->emit(LogEvent{"warn", "careful"}, worker);
     finish(worker);
     const auto job = wait_for_state(*world.manager, id, JobState::succeeded);
@@ -74,6 +74,7 @@ TEST(JobManager, RunsAJobFromQueueToSuccess) {
     EXPECT_EQ(job.eval_loss, 2.5);
     EXPECT_EQ(job.eval_kl, 0.5);
     EXPECT_EQ(job.eval_top1_agreement, 0.75);
+    EXPECT_EQ(job.eval_acceptance_rate, 0.875);
     EXPECT_EQ(job.dtype, "bf16");
     EXPECT_EQ(job.weights_sha256, "abc");
     EXPECT_EQ(job.exported_eval_loss, 2.75);

@@ -177,10 +177,11 @@ TEST(JobMetricRows, TellOfTheStudentAndOfWhatHoldsItUp) {
     metrics->progress("j", event);  // as the last event repeats it
     metrics->evaluated("j", {6, 3.5, 100});
     EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_job_eval_kl{"))) << "the teacher was not asked";
-    metrics->evaluated("j", {6, 3.5, 100, 0.25, 0.75});
+    metrics->evaluated("j", {6, 3.5, 100, 0.25, 0.75, 0.875});
     const auto text = metrics->text();
     EXPECT_EQ(sample(text, R"(distilld_job_eval_kl{job_id="j"})"), 0.25);
     EXPECT_EQ(sample(text, R"(distilld_job_eval_top1_agreement{job_id="j"})"), 0.75);
+    EXPECT_EQ(sample(text, R"(distilld_job_eval_acceptance_rate{job_id="j"})"), 0.875);
     EXPECT_EQ(sample(text, R"(distilld_job_tokens_total{job_id="j"})"), 90);
     EXPECT_EQ(sample(text, R"(distilld_job_padding_tokens_total{job_id="j"})"), 10);
     EXPECT_EQ(sample(text, R"(distilld_job_last_step_timestamp_seconds{job_id="j"})"), 1000);

@@ -245,6 +245,7 @@ TEST_F(JobStoreTest, EachPartOfAJobChangesAlone) {
     EXPECT_EQ(a.eval_loss, 2.5);
     EXPECT_EQ(a.eval_kl, 0.5);
     EXPECT_EQ(a.eval_top1_agreement, std::nullopt);
+    EXPECT_EQ(a.eval_acceptance_rate, std::nullopt);
     ASSERT_EQ(a.checkpoints.size(), 2U);
     EXPECT_EQ(a.checkpoints[0].folder, "/2");
     EXPECT_EQ(a.checkpoints[1].folder, "/1");
