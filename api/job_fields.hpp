@@ -120,6 +120,9 @@ void describe(Visitor& v, T& job) {
     text_or_null_field(v, "finished_at", job.finished_at);
     v("attempt", job.attempt);
     v("status_reason", job.status_reason);
+    v("task", job.task);
+    text_or_null_field(v, "task_of", job.task_of);
+    v("tasks", job.tasks);
     v("priority", job.priority);
     v("queue_position", job.queue_position);
     v("max_concurrent", job.max_concurrent);

@@ -59,9 +59,14 @@ struct PlacementSpec {
     [[nodiscard]] std::uint32_t ranks() const noexcept { return nodes * ranks_per_node; }
 };
 
+/// Limit of the tasks of a generate job.
+inline constexpr std::uint32_t kMaxTasks = 1024;
+
 struct JobSpec {
     std::string name = "job";
     JobKind kind = JobKind::train;
+    std::uint32_t tasks = 1;  ///< jobs of a service that share a generate job
+    bool tasks_auto = false;  ///< as many as there is room for; the service replaces it by the number
     StudentSpec student;
     /// By name: those of /teachers (each row of the data names one), or that of /teacher with an empty name.
     std::map<std::string, TeacherSpec> teachers;

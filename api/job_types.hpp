@@ -68,6 +68,9 @@ struct Job {
     std::string finished_at;    ///< empty = not yet
     std::uint64_t attempt = 0;  ///< number of the last start of its worker, from 1; 0 = not yet
     std::optional<StatusReason> status_reason;
+    std::optional<std::uint32_t> task{};          ///< of several that fill one store: its number, from 0
+    std::string task_of{};                        ///< id of task 0, unless it is that; empty: not a task
+    std::vector<std::string> tasks{};             ///< of task 0: the ids of all tasks, by number
     std::int32_t priority = 0;                    ///< kLowestPriority to kHighestPriority; higher runs first
     std::optional<std::uint64_t> queue_position;  ///< 1 = next; queued jobs only
     /// Limit of requests in flight, changed after the submission; nullopt: the spec's.

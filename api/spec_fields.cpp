@@ -57,7 +57,7 @@ using enum DecidesWeights::Answer;
 std::vector<SpecField> document_fields() {
     return {
         {.pointer = "/name",
-         .kind = make_text(&JobSpec::name, {.max_bytes = 128, .form = &kNameForm}),
+         .kind = make_text(&JobSpec::name, {.max_bytes = kMaxJobName, .form = &kNameForm}),
          .decides_weights = no,
          .help = "display name of the job"},
         {.pointer = "/kind",
@@ -65,6 +65,11 @@ std::vector<SpecField> document_fields() {
          .decides_weights = no,
          .help = "train a student, or generate: write the teacher's answers for the dataset into `teacher.store`. A "
                  "generate job takes `teacher`, `dataset`, and the tokenizer and vocabulary of `student`"},
+        {.pointer = "/tasks",
+         .kind = make_integer_or_auto(&JobSpec::tasks, &JobSpec::tasks_auto, {1, kMaxTasks}),
+         .decides_weights = no,
+         .help = "of a generate job: jobs of a service that fill the store together (docs/cluster.md). `auto`: one per "
+                 "idle node of the cluster, or per free slot. Without a service, it is one process"},
     };
 }
 

@@ -14,6 +14,9 @@
 /// here; its relations to other fields are rules of api/spec_rules.cpp.
 namespace distilld::api {
 
+/// Limit of the name of a job, in bytes.
+inline constexpr std::size_t kMaxJobName = 128;
+
 template <>
 struct SectionOf<StudentSpec> : SectionAt<&JobSpec::student> {};
 template <>

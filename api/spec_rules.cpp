@@ -21,6 +21,15 @@ void generating_takes_a_teacher(SpecReading& reading) {
     }
 }
 
+void tasks_share_a_store(SpecReading& reading) {
+    const JobSpec& spec = reading.spec;
+    if (trains(reading) && (spec.tasks > 1 || spec.tasks_auto)) {
+        reading.violate("/tasks", "conflict",
+                        "is for a generate job, and this one trains: leave it out, or set /kind to \"generate\" (ranks "
+                        "of /placement train together)");
+    }
+}
+
 /// An invalid path counts too, here and below; its own field reports it.
 bool names_a_module(const SpecReading& reading) {
     constexpr std::string_view kField = "/teacher/module";
@@ -301,6 +310,7 @@ void output_is_not_the_model(SpecReading& reading) {
 
 constexpr SpecRule kRules[] = {
     {"/kind", generating_takes_a_teacher},
+    {"/tasks", tasks_share_a_store},
     {"/student/device", student_has_a_network},
     {"/dataset/overflow", overflow_is_of_rows_with_whole_documents},
     {"/student/quantize_modules", quantization_is_of_weights_that_learn},

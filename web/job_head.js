@@ -8,8 +8,17 @@ import { generates, verbsOf } from "./verbs.js";
 
 const lossUnit = (job) => (job.progress?.of_samples ? "" : ", nats/token");
 
+const linkTo = (id, text) => h("a", { href: `#/jobs/${encodeURIComponent(id)}` }, text);
+
+/** Task 0 links to the others, and they to it. */
+function taskLinks(job) {
+    if (job.task_of) return [`${job.task} of `, linkTo(job.task_of, job.task_of)];
+    return [`${job.task}; with `, ...job.tasks.slice(1).flatMap((id, at) => [at ? ", " : "", linkTo(id, `${at + 1}`)])];
+}
+
 /** [caption or what makes one of a job, text of a job]; one that is null is left out. Losses are in nats per token. */
 const FACTS = [
+    ["task", (job) => (typeof job.task === "number" ? taskLinks(job) : null)],
     ["time left", (job, progress) => (job.state === "running" ? duration(progress.seconds_remaining) : null)],
     ["speed", (_, progress) => rate(progress)],
     [
@@ -130,9 +139,11 @@ export function makeJobHead(id, onDone) {
             );
             FACTS.forEach(([caption, textOf], at) => {
                 const text = textOf(job, progress);
+                const parts = [text ?? ""].flat();
                 setHidden(rows[at].element, text === null);
                 setText(rows[at].caption, typeof caption === "string" ? caption : caption(job));
-                setText(rows[at].value, text ?? "");
+                const said = parts.map((part) => part.textContent ?? part).join("");
+                if (rows[at].value.textContent !== said) rows[at].value.replaceChildren(...parts);
             });
             verbs.show(job);
         },

@@ -128,7 +128,7 @@ class StagedGenerateGraph final : public GenerateGraph {
         }
         GenerateOutcome outcome;
         outcome.last = progress();
-        outcome.cancelled = outcome.last.step < outcome.last.total_steps;
+        outcome.cancelled = (cancelled_ || options_.waits_for_all) && outcome.last.step < outcome.last.total_steps;
         co_return outcome;
     }
 
@@ -175,11 +175,12 @@ class StagedGenerateGraph final : public GenerateGraph {
             if (!empty) {
                 batches = co_await plan_.append(std::move(claimed->rows));
             }
+            const bool leaves = claimed && more && empty && !options_.waits_for_all;
             if (claimed) {
-                note_others(*claimed);
-                teacher_.set_end(batches, claimed->last);
+                note_others(*claimed, leaves);
+                teacher_.set_end(batches, claimed->last || leaves);
             }
-            if (claimed && claimed->last) {
+            if (claimed && (claimed->last || leaves)) {
                 co_return;
             }
             if (empty) {
@@ -204,7 +205,7 @@ class StagedGenerateGraph final : public GenerateGraph {
     }
 
     /// Shows shards sealed by others in the progress, and reports what we wait for.
-    void note_others(const StoreClaim& claim) {
+    void note_others(const StoreClaim& claim, bool leaves) {
         const StoreProgress stored = writer_.progress();
         if (stored.sealed_rows > seen_sealed_) {
             seen_sealed_ = stored.sealed_rows;
@@ -213,7 +214,7 @@ class StagedGenerateGraph final : public GenerateGraph {
         const bool waits = claim.others_shards > 0 && claim.others_shards + stored.sealed_shards == stored.shards;
         if (waits && !told_of_others_) {
             emit_(LogEvent{"info",
-                           "waits for " + std::to_string(claim.others_shards) +
+                           (leaves ? "leaves " : "waits for ") + std::to_string(claim.others_shards) +
                                " shards of the store that other processes have leased; one of them: " + claim.other});
         }
         told_of_others_ = told_of_others_ || waits;
@@ -252,7 +253,10 @@ class StagedGenerateGraph final : public GenerateGraph {
         if (all_sealed()) {
             claims_.notify();
         }
-        if (!told_ || now - *told_ >= Nanos(options_.progress_interval)) {
+        const std::uint64_t sealed = writer_.progress().sealed_rows;
+        const bool first_sealed = seen_sealed_ == 0 && sealed > 0;
+        if (!told_ || first_sealed || now - *told_ >= Nanos(options_.progress_interval)) {
+            seen_sealed_ = std::max(seen_sealed_, sealed);
             tell_progress();
         }
     }

@@ -20,7 +20,9 @@ struct GenerateOptions {
     TeacherStageOptions teacher;   ///< scheduler.first and .end are set by the graph
     std::uint32_t batch_rows = 8;  ///< rows per request
     bool of_samples = false;       ///< as ProgressEvent::of_samples
-    /// Minimum time between two progress events, except for the last.
+    /// Of a store that others write too: false ends the run when no shard is left to claim, while others write theirs.
+    bool waits_for_all = true;
+    /// Minimum time between two progress events, except for the first sealed shard and the last event.
     std::chrono::nanoseconds progress_interval = std::chrono::milliseconds(200);
     /// Maximum time between two looks at a store that others write too; each look also shows them that we are alive.
     std::chrono::nanoseconds heartbeat = std::chrono::seconds(5);
@@ -42,7 +44,7 @@ struct GenerateOutcome {
 /// an endpoint dies, the others take its requests. Answers are encoded and written on `disk`, where a full disk is
 /// waited out. Each row is added once; a row in the store is not asked for again after the run ends or dies. If others
 /// write the store too, a shard is claimed once the requests left are no more than may be in flight, and the run ends
-/// when all shards are sealed, by anyone.
+/// when all shards are sealed, by anyone, or as GenerateOptions::waits_for_all says.
 class GenerateGraph : public RunningGraph {
   public:
     /// Generates to the end, to cancel(), or to the first failure. Run it once. When it returns or throws, its requests

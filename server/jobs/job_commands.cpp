@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <utility>
 
@@ -10,6 +12,7 @@
 #include "server/jobs/checks/spec_claims.hpp"
 #include "server/jobs/job_manager_core.hpp"
 #include "server/jobs/store/event_records.hpp"
+#include "server/jobs/task_array.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld {
@@ -20,6 +23,14 @@ using std::chrono::steady_clock;
 
 JobOutcome outcome_of(JobVerdict kind, api::SpecViolations violations = {}) {
     return {kind, {}, std::move(violations)};
+}
+
+api::SpecViolations array_has_ended(const std::string& first) {
+    api::SpecViolations violations;
+    violations.violations.push_back(
+        {"/tasks", "conflict",
+         "this is a task of job " + first + ", which has ended: resume that one, and its tasks resume with it"});
+    return violations;
 }
 
 bool asks_endpoints(const JobSpec& spec) {
@@ -111,6 +122,17 @@ asio::awaitable<JobOutcome> JobManager::submit(SubmitRequest request) {
                             request.dry_run ? LookInside::yes : LookInside::no, request.own_paths);
     });
     auto prepared = co_await std::move(preparing);
+    if (prepared.spec && prepared.spec->tasks_auto) {
+        const auto room = co_await asio::co_spawn(core_->io, core_->room(), asio::use_awaitable);
+        if (!room) {
+            log::error("jobs", "/tasks auto: " + room.error().message);
+            co_return outcome_of(JobVerdict::nodes_unavailable);
+        }
+        JobSpec counted = *prepared.spec;
+        counted.tasks = std::clamp(*room, 1U, kMaxTasks);
+        counted.tasks_auto = false;
+        prepared.spec = std::make_shared<const JobSpec>(std::move(counted));
+    }
     auto submitting =
         core_->on_thread([core = core_.get(), request = std::move(request), prepared = std::move(prepared)]() mutable {
             return core->submit(request, std::move(prepared));
@@ -160,6 +182,7 @@ JobOutcome JobManager::Core::submit(const SubmitRequest& request, PreparedSpec p
     if (prepared.violations.violations.empty()) {
         const std::string owner = request.owner ? request.owner->id : std::string();
         submission.claims = {std::move(prepared.claims), owner, request.is_admin};
+        submission.tasks = prepared.spec->tasks;
     }
     JobOutcome outcome;
     outcome.kind = table.judge(submission);
@@ -177,13 +200,22 @@ JobOutcome JobManager::Core::submit(const SubmitRequest& request, PreparedSpec p
     if (outcome.kind != JobVerdict::created) {
         return outcome;
     }
-    StoredJob stored = new_job(request, prepared.spec);
-    stored.job.id = request.id.empty() ? make_job_id() : request.id;
-    written([&] { stored.number = journal.create(stored, {state_record(stored.job)}); });
+    StoredJob first = new_job(request, prepared.spec);
+    first.job.id = request.id.empty() ? make_job_id() : request.id;
+    auto jobs = with_its_tasks(std::move(first), make_job_id);
+    std::vector<std::uint64_t> numbers;
+    written([&] { numbers = journal.create_all(jobs); });
     show_counts();
-    table.enqueue(stored.job.id, *submission.claims, {stored.job.priority, stored.number});
+    outcome.job = std::move(jobs.front().stored.job);
+    submission.claims->array = array_of(outcome.job);
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        const auto& id = i == 0 ? outcome.job.id : jobs[i].stored.job.id;
+        table.enqueue(id, *submission.claims, {outcome.job.priority, numbers[i]});
+        if (jobs.size() > 1) {
+            outcome.job.tasks.push_back(id);
+        }
+    }
     journal.live_jobs().change_queue(table.take_queue_changes());
-    outcome.job = std::move(stored.job);
     journal.live_jobs().complete(outcome.job);
     // The answer says "queued" even if a slot is free.
     asio::post(io, [this] { pump(); });
@@ -198,6 +230,11 @@ JobOutcome JobManager::Core::command(const std::string& id, const JobVerb& verb,
         }
     }
     const auto verdict = verb.ask(table, id, option, steady_clock::now());
+    if (verdict == JobVerdict::accepted) {
+        for (const auto& task : table.tasks_of(id)) {
+            static_cast<void>(verb.ask(table, task, option, steady_clock::now()));
+        }
+    }
     if (verdict != JobVerdict::not_found) {
         return outcome_of(verdict);
     }
@@ -233,13 +270,28 @@ JobOutcome JobManager::Core::revive(const std::string& id, PreparedSpec prepared
     if (!prepared.violations.violations.empty()) {
         return outcome_of(JobVerdict::not_runnable, std::move(prepared.violations));
     }
-    const PathClaims claims{std::move(prepared.claims), ended->owner};
+    if (!ended->task_of.empty() && !table.intent(ended->task_of)) {
+        return outcome_of(JobVerdict::not_runnable, array_has_ended(ended->task_of));
+    }
+    const PathClaims claims{std::move(prepared.claims), ended->owner, false, array_of(*ended)};
     if (const auto taken = table.conflict(claims, id)) {
         return outcome_of(taken->ended ? JobVerdict::not_runnable : JobVerdict::output_in_use, claim_violation(*taken));
     }
     written([this] { journal.check_writable(); });
-    if (journal.revive(id, std::move(prepared.spec)) == nullptr) {
-        return outcome_of(JobVerdict::not_found);
+    revive_one(id, claims, std::move(prepared.spec));
+    for (const auto& task : ended->tasks) {
+        const auto other = task == id ? std::nullopt : journal.get(task);
+        if (other && other->state != api::JobState::succeeded && api::is_terminal(other->state)) {
+            revive_one(task, claims, stored_spec(other->resolved_spec_json));
+        }
+    }
+    return outcome_of(JobVerdict::accepted);
+}
+
+void JobManager::Core::revive_one(const std::string& id, const PathClaims& claims,
+                                  std::shared_ptr<const JobSpec> spec) {
+    if (journal.revive(id, std::move(spec)) == nullptr) {
+        return;
     }
     auto& stored = journal.edit(id);
     stored.job.state = api::JobState::queued;
@@ -254,7 +306,6 @@ JobOutcome JobManager::Core::revive(const std::string& id, PreparedSpec prepared
     show_counts();
     table.enqueue(id, claims, place, true);
     log::info("jobs", id + " is resumed");
-    return outcome_of(JobVerdict::accepted);
 }
 
 JobOutcome JobManager::Core::change(const std::string& id, const JobPatch& patch) {
@@ -300,20 +351,34 @@ void JobManager::Core::apply(const std::string& id, const JobPatch& patch) {
 }
 
 JobOutcome JobManager::Core::remove(const std::string& id) {
-    const auto state = journal.state_of(id);
-    if (!state) {
+    const auto job = journal.get(id);
+    if (!job) {
         return {};
     }
-    if (!api::is_terminal(*state)) {
-        JobOutcome refused{JobVerdict::not_terminal};
-        refused.job.state = *state;
-        return refused;
+    JobOutcome outcome{JobVerdict::not_terminal};
+    outcome.job.state = job->state;
+    if (!api::is_terminal(job->state)) {
+        return outcome;
     }
-    written([&] { journal.remove(id); });
-    table.forget(id);
-    log::info("jobs", id + " deleted");
+    outcome.job.tasks = job->tasks.empty() ? std::vector{id} : job->tasks;
+    for (const auto& task : outcome.job.tasks) {
+        if (table.intent(task)) {
+            outcome.kind = JobVerdict::tasks_not_terminal;
+            return outcome;
+        }
+    }
+    written([&] { journal.remove(outcome.job.tasks); });
+    for (const auto& task : outcome.job.tasks) {
+        table.forget(task);
+        log::info("jobs", task + " deleted");
+    }
+    if (table.intent(job->task_of)) {
+        append(job->task_of,
+               message_record("task " + std::to_string(job->task.value_or(0)) + " (" + id + ") was deleted"));
+    }
     show_counts();
-    return {JobVerdict::accepted};
+    outcome.kind = JobVerdict::accepted;
+    return outcome;
 }
 
 }  // namespace distilld

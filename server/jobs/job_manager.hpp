@@ -64,7 +64,8 @@ class JobManager {
     boost::asio::awaitable<JobOutcome> command(std::string id, JobVerb verb, bool option = true);
     /// Applies the whole patch or nothing.
     boost::asio::awaitable<JobOutcome> change(std::string id, JobPatch patch);
-    /// Removes a job that has ended (else not_terminal) and its history from the store. Its files stay.
+    /// Removes a job that has ended (else not_terminal) and its history from the store; with task 0 of several, all of
+    /// them. Their files stay. `job.tasks` of the outcome: what was removed.
     boost::asio::awaitable<JobOutcome> remove(std::string id);
 
     // --- job_events.cpp ---

@@ -12,6 +12,7 @@
 #include "pipeline/async/failure_message.hpp"
 #include "server/jobs/checks/spec_claims.hpp"
 #include "server/jobs/store/event_records.hpp"
+#include "server/jobs/task_array.hpp"
 #include "server/security/path_rule.hpp"
 #include "server/support/log.hpp"
 
@@ -27,6 +28,7 @@ constexpr const char* kComponent = "jobs";
 PathClaims claims_of_job(const api::Job& job, const std::shared_ptr<const JobSpec>& spec) {
     PathClaims claims;
     claims.owner = job.owner_id;
+    claims.array = array_of(job);
     if (spec) {
         claims.paths = claims_of(*spec);
     } else if (!job.output.empty()) {
@@ -147,7 +149,12 @@ void JobManager::Core::start() {
         table.restore_ended(job.id, claims_of_job(job, stored_spec(job.resolved_spec_json)));
     });
     for (const auto& stored : journal.restore()) {
-        table.restore(restored_job(stored, launcher->outlives_service()), steady_clock::now());
+        auto restored = restored_job(stored, launcher->outlives_service());
+        const auto& first = stored.job.task_of;
+        if (const auto state = first.empty() ? std::nullopt : journal.state_of(first); state && is_terminal(*state)) {
+            restored.first_ended = state;
+        }
+        table.restore(restored, steady_clock::now());
     }
     table.start();
     ready = true;

@@ -52,6 +52,7 @@ struct JobManager::Core {
     boost::asio::awaitable<void> stop();
     bool is_ready();
     boost::asio::awaitable<Result<std::vector<Node>>> nodes() { return launcher->nodes(running.ids()); }
+    boost::asio::awaitable<Result<std::uint32_t>> room() { return launcher->room(running.ids()); }
     /// Carries out all that is due, and schedules itself for later work.
     void pump();
 
@@ -81,6 +82,8 @@ struct JobManager::Core {
     /// The spec to prepare for an ended job that is to go on; nullopt: it needs none.
     std::optional<std::string> spec_to_prepare(const std::string& id);
     JobOutcome revive(const std::string& id, PreparedSpec prepared);
+    /// Queues a job that has ended again.
+    void revive_one(const std::string& id, const PathClaims& claims, std::shared_ptr<const JobSpec> spec);
     JobOutcome change(const std::string& id, const JobPatch& patch);
     void apply(const std::string& id, const JobPatch& patch);
     JobOutcome remove(const std::string& id);

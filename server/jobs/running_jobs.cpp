@@ -57,6 +57,7 @@ WorkerStart RunningJobs::order_of(const std::string& id, bool resume) {
     WorkerStart start;
     start.resume = resume;
     start.job_id = id;
+    start.task = journal_.job(id).task.value_or(0);
     start.spec_json = journal_.get(id).value().resolved_spec_json;
     start.spec = journal_.spec(id);  // if it is not valid, the worker says why
     return start;

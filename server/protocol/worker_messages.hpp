@@ -38,6 +38,7 @@ struct WorkerStart {
     std::string trace_file;     ///< Chrome trace to write; empty = none
     std::string job_id{};       ///< the service's id of the job; empty: `distilld run`
     std::uint64_t attempt = 0;  ///< number of this start of the job, from 1; the same for all ranks; 0: no job
+    std::uint32_t task = 0;     ///< of a generate job that several share: only the first one waits for the whole store
     /// The files that the worker may open from now on; nullopt: any.
     std::optional<FileRule> files{};
     /// Of several workers that train the job together; nullopt: it is the only one.
@@ -88,6 +89,7 @@ void describe(Visitor& v, T& start) {
     v("trace_file", start.trace_file);
     v("job_id", start.job_id);
     v("attempt", start.attempt);
+    v("task", start.task);
     v("files", start.files);
     v("rank", start.rank);
     v("keys", start.keys);

@@ -56,6 +56,8 @@ class Launcher {
 
     /// The machines. `running`: ids of the jobs with a worker.
     virtual boost::asio::awaitable<Result<std::vector<Node>>> nodes(std::vector<std::string> running) = 0;
+    /// Jobs that could each have a machine, or a slot, to themselves now: here, the idle machines.
+    virtual boost::asio::awaitable<Result<std::uint32_t>> room(std::vector<std::string> running);
 };
 
 /// Makes a worker process on the given executor, for the slot of the job.

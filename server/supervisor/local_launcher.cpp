@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "server/supervisor/launcher.hpp"
@@ -25,6 +26,10 @@ class LocalLauncher final : public Launcher {
         co_return std::vector<Node>(1, std::move(node));
     }
 
+    asio::awaitable<Result<std::uint32_t>> room(std::vector<std::string> running) override {
+        co_return slots_ - std::min(slots_, static_cast<std::uint32_t>(running.size()));
+    }
+
   private:
     Node machine_;
     std::uint32_t slots_;
@@ -32,6 +37,14 @@ class LocalLauncher final : public Launcher {
 };
 
 }  // namespace
+
+asio::awaitable<Result<std::uint32_t>> Launcher::room(std::vector<std::string> running) {
+    const auto machines = co_await nodes(std::move(running));
+    if (!machines) {
+        co_return machines.error();
+    }
+    co_return static_cast<std::uint32_t>(std::ranges::count(*machines, "idle", &Node::state));
+}
 
 std::unique_ptr<Launcher> make_local_launcher(Node machine, std::uint32_t slots, WorkerFactory make_worker) {
     return std::make_unique<LocalLauncher>(std::move(machine), slots, std::move(make_worker));

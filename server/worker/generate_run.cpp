@@ -39,15 +39,15 @@ struct LoadedData {
 
 class GenerateRun {
   public:
-    GenerateRun(JobSpec spec, JobAttempt attempt, models::LocalModels local, GraphExecutors executors,
-                RunControl& control, EmitEvent emit, std::string trace_file)
-        : spec_(std::move(spec)),
-          attempt_(std::move(attempt)),
-          local_(std::move(local)),
+    GenerateRun(GenerateWish wish, GraphExecutors executors, RunControl& control, EmitEvent emit)
+        : spec_(std::move(wish.spec)),
+          attempt_(std::move(wish.attempt)),
+          local_(std::move(wish.local)),
           executors_(std::move(executors)),
           control_(control),
           emit_(std::move(emit)),
-          trace_file_(std::move(trace_file)) {}
+          trace_file_(std::move(wish.trace_file)),
+          waits_for_all_(wish.waits_for_all) {}
 
     asio::awaitable<Result<WorkerEvent>> perform() {
         std::function<Result<LoadedData>()> load = [this] { return load_data(); };
@@ -196,6 +196,7 @@ class GenerateRun {
         GenerateOptions options;
         options.batch_rows = spec_.training.batch_size;
         options.of_samples = of_samples();
+        options.waits_for_all = waits_for_all_;
         options.teacher = teacher_stage_options(*spec_.teacher(), *teacher_.source, teacher_.info, options.batch_rows,
                                                 spec_.dataset.sequence_length, executors_.decode_threads);
         const std::unique_ptr<GenerateGraph> graph = make_generate_graph(
@@ -255,6 +256,7 @@ class GenerateRun {
     RunControl& control_;
     EmitEvent emit_;
     std::string trace_file_;
+    bool waits_for_all_;
     LoadedData data_;
     ConnectedTeacher teacher_;
     std::shared_ptr<StoreWriter> writer_;
@@ -262,11 +264,9 @@ class GenerateRun {
 
 }  // namespace
 
-asio::awaitable<Result<WorkerEvent>> generate_answers(JobSpec spec, JobAttempt attempt, models::LocalModels local,
-                                                      GraphExecutors executors, RunControl& control, EmitEvent emit,
-                                                      std::string trace_file) {
-    GenerateRun run(std::move(spec), std::move(attempt), std::move(local), std::move(executors), control,
-                    std::move(emit), std::move(trace_file));
+asio::awaitable<Result<WorkerEvent>> generate_answers(GenerateWish wish, GraphExecutors executors, RunControl& control,
+                                                      EmitEvent emit) {
+    GenerateRun run(std::move(wish), std::move(executors), control, std::move(emit));
     co_return co_await run.perform();
 }
 

@@ -14,14 +14,19 @@
 
 namespace distilld {
 
+struct GenerateWish {
+    JobSpec spec;
+    JobAttempt attempt;         ///< of the service; a later one replaces this run
+    models::LocalModels local;  ///< for a spec that names a model
+    std::string trace_file{};   ///< Chrome trace to write; empty = none
+    bool waits_for_all = true;  ///< as GenerateOptions
+};
+
 /// A generate job: reads the dataset, asks the spec's teacher for every row that the store lacks, and stores the
 /// answers. Continues an existing store of the same data; a complete store needs no teacher. Returns the run's last
-/// event: finished (its output is the store) or, when `control` was cancelled, cancelled. `local`: for a spec that
-/// names a model. `attempt`: of the service; a later one replaces this run. `trace_file`: Chrome trace to write; empty
-/// = none. `control` must outlive it. Executor of `executors.io`.
-boost::asio::awaitable<Result<WorkerEvent>> generate_answers(JobSpec spec, JobAttempt attempt,
-                                                             models::LocalModels local, GraphExecutors executors,
-                                                             RunControl& control, EmitEvent emit,
-                                                             std::string trace_file);
+/// event: finished (its output is the store) or, when `control` was cancelled, cancelled. `control` must outlive it.
+/// Executor of `executors.io`.
+boost::asio::awaitable<Result<WorkerEvent>> generate_answers(GenerateWish wish, GraphExecutors executors,
+                                                             RunControl& control, EmitEvent emit);
 
 }  // namespace distilld

@@ -150,7 +150,7 @@ class TrainWorker {
             // Follows orders beside the work.
             static_cast<void>(followers.spawn(obey()));
             if (run_.spec.kind == JobKind::generate) {
-                co_return co_await generate(start->trace_file);
+                co_return co_await generate(start->trace_file, start->task == 0);
             }
             co_return co_await prepare_and_train(*start);
         } catch (const models::RankLost& lost) {
@@ -272,11 +272,11 @@ class TrainWorker {
         return replaced ? FailedEvent{kReplaced, error.message} : failed(error);
     }
 
-    asio::awaitable<WorkerEvent> generate(std::string trace_file) {
+    asio::awaitable<WorkerEvent> generate(std::string trace_file, bool waits_for_all) {
         const EmitEvent emit = [this](const WorkerEvent& event) { send(event); };
-        Result<WorkerEvent> last =
-            co_await generate_answers(run_.spec, run_.attempt, models::local_models(run_.spec.student.device),
-                                      threads_.executors(), control_, emit, std::move(trace_file));
+        GenerateWish wish{run_.spec, run_.attempt, models::local_models(run_.spec.student.device),
+                          std::move(trace_file), waits_for_all};
+        Result<WorkerEvent> last = co_await generate_answers(std::move(wish), threads_.executors(), control_, emit);
         if (!last) {
             co_return failed(last.error());
         }

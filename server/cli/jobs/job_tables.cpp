@@ -192,6 +192,12 @@ std::string job_text(const api::Job& job) {
     if (job.queue_position) {
         add("queue", std::to_string(*job.queue_position));
     }
+    if (job.task) {
+        add("task", std::to_string(*job.task) + (job.task_of.empty() ? "" : " of " + job.task_of));
+    }
+    for (const std::string& task : job.tasks) {
+        add("tasks", task);
+    }
     add("priority", std::to_string(job.priority));
     if (job.max_concurrent) {
         add("in flight", "at most " + std::to_string(*job.max_concurrent) + ", which was set later");

@@ -46,7 +46,7 @@ bool may_match(const fs::path& pattern, const fs::path& path) {
 
 void ClaimTable::claim(const std::string& job, const PathClaims& claims) {
     drop(job);
-    holders_[job] = Holder{claims.owner, false, claims.paths};
+    holders_[job] = Holder{claims.owner, claims.array, false, claims.paths};
     put(job, claims.paths);
 }
 
@@ -122,7 +122,9 @@ bool ClaimTable::stands_against(const Held& held, const PathClaim& wanted, const
         return false;
     }
     const bool both_share = held.claim.use == PathUse::shares && wanted.use == PathUse::shares;
-    if (both_share && held.claim.path == wanted.path && !(held.claim.is_output && wanted.is_output && !holder.ended)) {
+    const bool one_array = !claims.array.empty() && claims.array == holder.array;
+    const bool both_make = held.claim.is_output && wanted.is_output && !holder.ended && !one_array;
+    if (both_share && held.claim.path == wanted.path && !both_make) {
         return false;
     }
     if (holder.ended) {

@@ -23,6 +23,7 @@ struct PathClaims {
     std::vector<PathClaim> paths;
     std::string owner{};    ///< the id of a key; empty: no owner
     bool is_admin = false;  ///< the key is an administrator's: files that others' jobs have left do not matter
+    std::string array{};    ///< id of the first of several tasks, which write one store; empty: the job is not a task
 };
 
 /// Why a job cannot have its claims.
@@ -52,6 +53,7 @@ class ClaimTable {
   private:
     struct Holder {
         std::string owner;
+        std::string array;
         bool ended = false;
         std::vector<PathClaim> paths{};
     };

@@ -28,6 +28,8 @@ constexpr std::array kRefusals{
     Refusal{JobVerdict::terminal, 409, "job_is_terminal", "job '{id}' {state}"},
     Refusal{JobVerdict::not_terminal, 409, "job_is_not_terminal",
             "job '{id}' has not ended: it {state}; cancel it first"},
+    Refusal{JobVerdict::tasks_not_terminal, 409, "job_is_not_terminal",
+            "job '{id}' has a task that has not ended: wait for it, or cancel it first"},
     Refusal{JobVerdict::cancelling, 409, "job_is_cancelling",
             "job '{id}' is about to be cancelled: resume it after that"},
     Refusal{JobVerdict::not_running, 409, "job_is_not_running", "job '{id}' is not running: it {state}"},
@@ -44,6 +46,9 @@ constexpr std::array kRefusals{
             "idempotency-key"},
     Refusal{JobVerdict::queue_full, 429, "queue_full",
             "the queue is full (--max-queued); submit the job again when some jobs have started", "", "30"},
+    Refusal{JobVerdict::nodes_unavailable, 503, "nodes_unavailable",
+            "the cluster does not say which nodes are idle, so tasks cannot be auto: give a number, or try again",
+            "/tasks", "10"},
     Refusal{JobVerdict::stopping, 503, "stopping", "the service is stopping and accepts no jobs", "", "10"},
 };
 

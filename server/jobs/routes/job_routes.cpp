@@ -127,7 +127,9 @@ class JobApi {
         if (outcome.kind != JobVerdict::accepted) {
             co_return refusal(request, outcome);
         }
-        co_await logs_->remove(id);
+        for (const auto& removed : outcome.job.tasks) {
+            co_await logs_->remove(removed);
+        }
         const json::object body{{"id", id}, {"object", "job"}, {"deleted", true}};
         co_return json_response(200, body);
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ranges>
 #include <utility>
 
 #include "api/job_spec_json.hpp"
@@ -154,25 +155,28 @@ void JobJournal::count_unsaved(const std::string& id, const Live& live, std::siz
     }
 }
 
-std::uint64_t JobJournal::create(StoredJob stored, std::vector<api::JobEvent> events) {
-    for (auto& event : events) {
+std::vector<std::uint64_t> JobJournal::create_all(std::vector<NewJob> jobs) {
+    for (auto& event : jobs | std::views::transform(&NewJob::events) | std::views::join) {
         event.created_at = now_text();
     }
+    std::vector<std::uint64_t> numbers;
     try {
-        stored.number = store_->create(stored, events);
+        numbers = store_->create_all(jobs);
     } catch (const ErrorException& error) {
         refused(error.what());
         throw;
     }
-    auto& live = live_[stored.job.id];
-    live.stored = stored;
-    live.stored.job.spec_json.clear();
-    live.stored.job.resolved_spec_json.clear();
-    live.stored.job.asked_json.clear();
-    live.stored_state = stored.job.state;
-    count_state(std::nullopt, live.stored_state);
-    show(stored.job.id, live);
-    return stored.number;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        StoredJob& stored = jobs[i].stored;
+        stored.number = numbers[i];
+        stored.job.spec_json = stored.job.resolved_spec_json = stored.job.asked_json = "";
+        auto& live = live_[stored.job.id];
+        live.stored_state = stored.job.state;
+        live.stored = stored;
+        count_state(std::nullopt, live.stored_state);
+        show(stored.job.id, live);
+    }
+    return numbers;
 }
 
 const StoredJob* JobJournal::revive(const std::string& id, std::shared_ptr<const JobSpec> spec) {
@@ -213,25 +217,30 @@ bool JobJournal::set_metadata(const std::string& id, const std::map<std::string,
     return true;
 }
 
-bool JobJournal::remove(const std::string& id) {
-    if (live_.contains(id)) {
-        throw ErrorException(io_error("job store: the end of " + id + " is not written yet"));
-    }
-    const auto stored = store_->get(id);
-    try {
-        const bool removed = store_->remove(id);
-        const auto state = stored ? state_on_disk(*stored) : std::nullopt;
-        if (removed && state) {
-            count_state(state, std::nullopt);
-        } else if (removed) {
-            counts_.reset();
+bool JobJournal::remove(const std::vector<std::string>& ids) {
+    std::vector<std::optional<StoredJob>> stored;
+    for (const auto& id : ids) {
+        if (live_.contains(id)) {
+            throw ErrorException(io_error("job store: the end of " + id + " is not written yet"));
         }
-        live_jobs_.ended_job_changed();
-        return removed;
+        stored.push_back(store_->get(id));
+    }
+    bool removed = false;
+    try {
+        removed = store_->remove_all(ids);
     } catch (const ErrorException& error) {
         refused(error.what());
         throw;
     }
+    for (const auto& job : stored) {
+        const auto state = job ? state_on_disk(*job) : std::nullopt;
+        count_state(state, std::nullopt);
+        if (job && !state) {
+            counts_.reset();
+        }
+    }
+    live_jobs_.ended_job_changed();
+    return removed;
 }
 
 void JobJournal::set_progress(const std::string& id, const ProgressEvent& progress) {

@@ -77,8 +77,12 @@ class JobJournal {
     void check_writable();
 
     // --- writing ---
-    /// Stores a new job with its first events and returns its number. On disk on return, else ErrorException.
-    std::uint64_t create(StoredJob stored, std::vector<api::JobEvent> events = {});
+    /// Stores new jobs with their first events, all or none, and returns their numbers. On disk on return, else
+    /// ErrorException.
+    std::vector<std::uint64_t> create_all(std::vector<NewJob> jobs);
+    std::uint64_t create(StoredJob stored, std::vector<api::JobEvent> events = {}) {
+        return create_all({{std::move(stored), std::move(events)}}).front();
+    }
 
     /// Makes an ended job unfinished again; its history continues. Write the changes with append(). `spec` is the
     /// parsed resolved spec. Null: there is no such job. ErrorException when the store cannot be read.
@@ -87,8 +91,10 @@ class JobJournal {
     /// For any job; on disk on return. False: no such job. ErrorException when it cannot be written.
     bool set_metadata(const std::string& id, const std::map<std::string, std::string>& metadata);
 
-    /// Removes a job that has ended. False: no such job. ErrorException when that, or its end, cannot be written.
-    bool remove(const std::string& id);
+    /// Removes jobs that have ended, all or none. False: there was none of them. ErrorException when that, or the end
+    /// of one, cannot be written.
+    bool remove(const std::vector<std::string>& ids);
+    bool remove(const std::string& id) { return remove(std::vector{id}); }
 
     // Changes to a job that has not ended stay in memory until append() writes them.
     void set_progress(const std::string& id, const ProgressEvent& progress);

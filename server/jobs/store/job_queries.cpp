@@ -63,6 +63,8 @@ JobQueries::JobQueries(sqlite::Database& database)
                         "AND (?5 = '{}' OR NOT EXISTS (SELECT 1 FROM json_each(?5) AS wanted WHERE NOT EXISTS "
                         "(SELECT 1 FROM json_each(CASE WHEN json_valid(metadata) THEN metadata ELSE '{}' END) AS has "
                         "WHERE has.key = wanted.key AND has.value = wanted.value))) ORDER BY number DESC LIMIT ?3")),
+      // As the index is declared.
+      tasks_(database, "SELECT id FROM jobs WHERE task_of = ?1 AND task_of != '' ORDER BY task"),
       specs_(database, "SELECT spec, resolved_spec, asked FROM job_specs WHERE job_id = ?1"),
       checkpoints_(
           database,
@@ -161,6 +163,13 @@ StoredJob JobQueries::whole(const sqlite::Statement& row) {
         stored.job.max_checkpoints = static_cast<std::uint32_t>(newest_checkpoints_.integer(6));
     }
     std::ranges::reverse(stored.job.checkpoints);
+    if (stored.job.task == 0U) {
+        stored.job.tasks.push_back(stored.job.id);
+        const auto others = tasks_.query(stored.job.id);
+        while (tasks_.step()) {
+            stored.job.tasks.push_back(tasks_.text(0));
+        }
+    }
     return stored;
 }
 

@@ -34,6 +34,7 @@ class JobQueries {
 
     sqlite::Statement get_;
     sqlite::Statement list_;
+    sqlite::Statement tasks_;
     sqlite::Statement specs_;
     sqlite::Statement checkpoints_;
     sqlite::Statement newest_checkpoints_;

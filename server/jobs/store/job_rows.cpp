@@ -177,6 +177,8 @@ constexpr std::array kColumns{
     column<&Job::exported_eval_loss>("exported_eval_loss", Written::with_state),
     column<&Job::dtype>("dtype", Written::with_state),
     column<&Job::priority>("priority", Written::with_state),
+    column<&Job::task>("task", Written::once),
+    column<&Job::task_of>("task_of", Written::once),
     column<&Job::max_concurrent>("max_concurrent", Written::with_state),
     column<&StoredJob::attempt_token>("attempt_token", Written::with_state),
     column<&StoredJob::attempt_place>("attempt_place", Written::with_state),

@@ -6,7 +6,7 @@ namespace distilld {
 namespace {
 
 constexpr std::int64_t kApplicationId = 0x64737464;  // "dstd", in the file's header
-constexpr std::int64_t kVersion = 11;
+constexpr std::int64_t kVersion = 12;
 
 // SQLite writes whole rows. Separate tables therefore hold what is written once (the specs, each checkpoint), what
 // changes with the state and what changes with each event, so that writing an event does not grow with the job.
@@ -38,10 +38,13 @@ CREATE TABLE jobs (
     dtype TEXT NOT NULL,
     priority INTEGER NOT NULL,
     max_concurrent INTEGER,
+    task INTEGER,
+    task_of TEXT NOT NULL,
     idempotency_key TEXT
 );
 CREATE INDEX jobs_by_state ON jobs (state, number);
 CREATE INDEX jobs_by_key ON jobs (idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX jobs_by_array ON jobs (task_of, task) WHERE task_of != '';
 CREATE TABLE job_specs (
     job_id TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
     spec TEXT NOT NULL,

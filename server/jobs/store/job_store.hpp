@@ -33,6 +33,12 @@ struct StoredJob {
     std::shared_ptr<const JobSpec> spec{};
 };
 
+/// A job to store, and its first events.
+struct NewJob {
+    StoredJob stored;
+    std::vector<api::JobEvent> events{};
+};
+
 struct JobQuery {
     std::string after;  ///< id; only older jobs. Empty = from the newest
     std::uint32_t limit = 20;
@@ -84,9 +90,12 @@ class JobReader {
 /// Jobs and their events, durable. One thread at a time. Each call is one transaction, on disk on return.
 class JobStore : public JobReader {
   public:
-    /// Returns the job's number. Its first events are stored with it, numbered from 1.
-    virtual std::uint64_t create(const StoredJob& job, std::span<const api::JobEvent> events) = 0;
-    std::uint64_t create(const StoredJob& job) { return create(job, {}); }
+    /// Stores all or none, and returns their numbers. Their first events are numbered from 1.
+    virtual std::vector<std::uint64_t> create_all(std::span<const NewJob> jobs) = 0;
+    std::uint64_t create(const StoredJob& job, std::vector<api::JobEvent> events = {}) {
+        const NewJob one{job, std::move(events)};
+        return create_all({&one, 1}).front();
+    }
     /// The job that was submitted with this key at or after `not_before` (RFC 3339).
     [[nodiscard]] virtual std::optional<StoredJob> find_by_key(std::string_view key, std::string_view not_before) = 0;
     /// Jobs that are not terminal, oldest first, without specs.
@@ -108,8 +117,9 @@ class JobStore : public JobReader {
     virtual void drop_messages(std::string_view id, std::uint32_t kept) = 0;
     /// Replaces the job's metadata. False: no such job.
     virtual bool set_metadata(std::string_view id, const std::map<std::string, std::string>& metadata) = 0;
-    /// Removes a job and everything stored about it. False: no such job.
-    virtual bool remove(std::string_view id) = 0;
+    /// Removes jobs and everything stored about them: all, or none if the disk refuses. False: there was none of them.
+    virtual bool remove_all(std::span<const std::string> ids) = 0;
+    bool remove(const std::string& id) { return remove_all({&id, 1}); }
     /// Writes without changing anything; throws when nothing can be written.
     virtual void try_write() = 0;
     /// Another reader for another thread; it sees what a call has written once that has returned.

@@ -50,21 +50,24 @@ class SqliteJobStore final : public JobStore {
   public:
     explicit SqliteJobStore(const std::filesystem::path& file) : file_(file), database_(opened_for_writing(file)) {}
 
-    std::uint64_t create(const StoredJob& stored, std::span<const api::JobEvent> events) override {
+    std::vector<std::uint64_t> create_all(std::span<const NewJob> jobs) override {
         sqlite::Transaction transaction(database_);
-        const auto& job = stored.job;
-        bind_new_job(insert_, stored);
-        insert_.run();
-        const auto number = sqlite3_last_insert_rowid(database_.handle());
-        insert_specs_.run(job.id, job.spec_json, job.resolved_spec_json, job.asked_json);
-        JobChange rest;
-        rest.progress = job.progress ? &*job.progress : nullptr;
-        rest.evaluation = job.eval_loss ? &job : nullptr;
-        rest.checkpoints = job.checkpoints;
-        write_change(job.id, rest);
-        write_events(job.id, events, 0);
+        std::vector<std::uint64_t> numbers;
+        for (const auto& [stored, events] : jobs) {
+            const auto& job = stored.job;
+            bind_new_job(insert_, stored);
+            insert_.run();
+            numbers.push_back(static_cast<std::uint64_t>(sqlite3_last_insert_rowid(database_.handle())));
+            insert_specs_.run(job.id, job.spec_json, job.resolved_spec_json, job.asked_json);
+            JobChange rest;
+            rest.progress = job.progress ? &*job.progress : nullptr;
+            rest.evaluation = job.eval_loss ? &job : nullptr;
+            rest.checkpoints = job.checkpoints;
+            write_change(job.id, rest);
+            write_events(job.id, events, 0);
+        }
         transaction.commit();
-        return static_cast<std::uint64_t>(number);
+        return numbers;
     }
 
     std::optional<StoredJob> get(std::string_view id) override { return queries_.get(id); }
@@ -165,9 +168,12 @@ class SqliteJobStore final : public JobStore {
         return changed;
     }
 
-    bool remove(std::string_view id) override {
+    bool remove_all(std::span<const std::string> ids) override {
         sqlite::Transaction transaction(database_);
-        const bool removed = remove_.run(id) != 0;
+        bool removed = false;
+        for (const auto& id : ids) {
+            removed = remove_.run(id) != 0 || removed;
+        }
         transaction.commit();
         return removed;
     }

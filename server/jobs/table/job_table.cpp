@@ -27,6 +27,7 @@ void JobTable::restore(const RestoredJob& job, Time now) {
         return;
     }
     place->second.claims = job.claims;
+    join_array(place);
     place->second.begun = job.running || job.resume || job.begun;
     claims_.claim(job.id, job.claims);
     place->second.resume = job.resume;
@@ -38,7 +39,8 @@ void JobTable::restore(const RestoredJob& job, Time now) {
     } else if (!job.running) {
         insert_into_queue(place);
     } else if (job.cancel_requested) {
-        end(place, JobState::cancelled, StatusReason{"cancelled_by_user", "cancelled; the service ended meanwhile"});
+        end(place, JobState::cancelled, StatusReason{"cancelled_by_user", "cancelled; the service ended meanwhile"},
+            now);
     } else if (job.paused) {
         place->second.resume = true;
         rest(place, paused_reason("the service ended meanwhile; the newest checkpoint is whole"));
@@ -47,6 +49,9 @@ void JobTable::restore(const RestoredJob& job, Time now) {
         StatusReason reason{"service_restarted",
                             "the service ended while the job ran; the job resumes from its newest checkpoint"};
         requeue(place, {job.id, JobState::queued, std::move(reason), true});
+    }
+    if (const auto found = jobs_.find(job.id); found != jobs_.end() && job.first_ended) {
+        end_with_first(found, *job.first_ended, {"array_ended", "the service ended meanwhile"}, now);
     }
 }
 
@@ -114,13 +119,14 @@ JobVerdict JobTable::judge(const JobSubmission& submission) const {
     if (submission.dry_run) {
         return JobVerdict::valid;
     }
-    return queue_.size() >= options_.max_queued ? JobVerdict::queue_full : JobVerdict::created;
+    return queue_.size() + submission.tasks > options_.max_queued ? JobVerdict::queue_full : JobVerdict::created;
 }
 
 void JobTable::enqueue(const std::string& id, const PathClaims& claims, QueuePlace place, bool resume) {
     const auto [job, added] = jobs_.try_emplace(id);
     if (added) {
         job->second.claims = claims;
+        join_array(job);
         job->second.begun = resume;
         claims_.claim(id, claims);
         job->second.resume = resume;
@@ -142,7 +148,8 @@ bool JobTable::cancel(const std::string& id, Time now, LastCheckpoint last) {
         }
         end(job, JobState::cancelled,
             StatusReason{"cancelled_by_user",
-                         waits ? "cancelled while it was queued" : "cancelled while it was paused"});
+                         waits ? "cancelled while it was queued" : "cancelled while it was paused"},
+            now);
         return true;
     }
     if (wish != JobWish::cancel) {
@@ -248,7 +255,8 @@ void JobTable::on_ended(const std::string& id, const WorkerOutcome& outcome, Tim
         job->second.resume = job->second.resume || started;
         rest(job, *std::move(conclusion->reason));
     } else {
-        end(job, conclusion->state, std::move(conclusion->reason));
+        const bool with_first = job->second.ended_with && conclusion->state == JobState::cancelled;
+        end(job, conclusion->state, with_first ? job->second.ended_with : std::move(conclusion->reason), now);
     }
 }
 
@@ -257,7 +265,8 @@ void JobTable::on_died(Entries::iterator job, const WorkerOutcome& outcome, Time
     const auto verdict = job->second.restarts.on_died(options_.restarts, outcome.reach, out_of_memory);
     auto message = what_happened(outcome) + verdict.text;
     if (!verdict.pause) {
-        end(job, JobState::failed, StatusReason{out_of_memory ? kOutOfMemory : "worker_killed", std::move(message)});
+        end(job, JobState::failed, StatusReason{out_of_memory ? kOutOfMemory : "worker_killed", std::move(message)},
+            now);
         return;
     }
     if (verdict.smaller) {
@@ -362,16 +371,6 @@ void JobTable::rest(Entries::iterator job, StatusReason reason) {
     job->second.deadline = {};
     job->second.restarts = {};
     actions_.emplace_back(StoreStateAction{job->first, JobState::paused, std::move(reason), job->second.resume});
-}
-
-void JobTable::end(Entries::iterator job, JobState state, std::optional<StatusReason> reason) {
-    actions_.emplace_back(StoreStateAction{job->first, state, std::move(reason)});
-    if (job->second.begun) {
-        claims_.end(job->first);
-    } else {
-        claims_.forget(job->first);
-    }
-    jobs_.erase(job);
 }
 
 void JobTable::requeue(Entries::iterator job, StoreStateAction action) {

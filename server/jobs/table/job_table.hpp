@@ -30,6 +30,7 @@ struct JobSubmission {
     };
     std::optional<Earlier> earlier;
     std::optional<PathClaims> claims;  ///< empty = the spec is invalid
+    std::size_t tasks = 1;             ///< jobs that it makes
 };
 
 /// Run a worker for the job, which is `running` from here on. Answer with on_ended() when the worker has ended or
@@ -96,6 +97,8 @@ struct RestoredJob {
     bool begun = false;    ///< it has had a worker
     bool adopted = false;  ///< running: its worker has outlived the service
     bool resumed = false;  ///< adopted: a pause was withdrawn, and the worker stops for it
+    /// Of a task: the first one of its array has ended so.
+    std::optional<api::JobState> first_ended{};
 };
 
 /// Decides what becomes of each job that has not ended: who waits, who runs, who is told to stop, and what the end of a
@@ -144,6 +147,8 @@ class JobTable {
     JobVerdict resume(const std::string& id);
     /// Gives its worker an order other than to stop; `note` goes to the job's history.
     JobVerdict tell(const std::string& id, WorkerCommand order, std::string note);
+    /// The other tasks of its array that have not ended, if this is the first one.
+    [[nodiscard]] std::vector<std::string> tasks_of(const std::string& id) const;
     /// False: there is no such job.
     bool set_priority(const std::string& id, std::int32_t priority);
     /// If the worker died or could not be started, the job returns to its place in the queue. There it waits for a
@@ -186,7 +191,8 @@ class JobTable {
         Time deadline{};                ///< waiting: do not start before; stopping: kill then
         QueuePlace place;
         RestartPolicy restarts;
-        std::optional<MicroBatches> split;  ///< set after memory ran out
+        std::optional<MicroBatches> split;              ///< set after memory ran out
+        std::optional<api::StatusReason> ended_with{};  ///< told to stop because the first task has ended so
     };
     using Entries = std::map<std::string, Entry>;
     struct ById {
@@ -197,12 +203,15 @@ class JobTable {
     void order_stop(Entries::iterator job, JobWish wish, Time now, LastCheckpoint last = LastCheckpoint::write);
     /// For a job to be cancelled: gives the order if it was not given before.
     void order_skip(Entries::iterator job);
+    void join_array(Entries::iterator job);
     void take_place(Entries::iterator job, QueuePlace place);
     void insert_into_queue(Entries::iterator job);
     void leave_queue(Entries::iterator job);
     void begin_pause(Entries::iterator job);
     void rest(Entries::iterator job, api::StatusReason reason);
-    void end(Entries::iterator job, api::JobState state, std::optional<api::StatusReason> reason);
+    void end(Entries::iterator job, api::JobState state, std::optional<api::StatusReason> reason, Time now);
+    /// The first task of an array has ended: the other one does too, unless its worker finds nothing left by itself.
+    void end_with_first(Entries::iterator job, api::JobState state, const api::StatusReason& reason, Time now);
     /// Puts the job back into its place.
     void requeue(Entries::iterator job, StoreStateAction action);
     void on_died(Entries::iterator job, const WorkerOutcome& outcome, Time now);
@@ -214,10 +223,11 @@ class JobTable {
     Mode mode_ = Mode::restoring;
     Entries jobs_;  ///< by id; those that have not ended
     JobQueue queue_;
-    std::set<Entries::iterator, ById> workers_;  ///< entries of jobs_ that have a worker
-    ClaimTable claims_;                          ///< of jobs_, and of ended jobs
-    std::uint64_t newest_ = 0;                   ///< greatest number of a place so far
-    std::vector<JobAction> actions_;             ///< since the last poll
+    std::set<Entries::iterator, ById> workers_;            ///< entries of jobs_ that have a worker
+    ClaimTable claims_;                                    ///< of jobs_, and of ended jobs
+    std::map<std::string, std::set<std::string>> arrays_;  ///< tasks in jobs_, by the id of the first one
+    std::uint64_t newest_ = 0;                             ///< greatest number of a place so far
+    std::vector<JobAction> actions_;                       ///< since the last poll
     std::vector<QueueChange> queue_changes_;
     mutable std::uint64_t visited_ = 0;
 };

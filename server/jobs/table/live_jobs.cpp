@@ -23,6 +23,7 @@ api::Job newest(const LiveJob* live, api::Job stored) {
         job.resolved_spec_json = std::move(stored.resolved_spec_json);
     }
     job.asked_json = std::move(stored.asked_json);
+    job.tasks = std::move(stored.tasks);
     job.checkpoints = std::move(stored.checkpoints);
     job.checkpoints_total = stored.checkpoints_total;
     job.max_checkpoints = stored.max_checkpoints;

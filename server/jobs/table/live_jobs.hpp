@@ -15,7 +15,7 @@ namespace distilld {
 
 /// The present state of a job that has not ended, or that has not had its end stored.
 struct LiveJob {
-    api::Job job;  ///< without checkpoints, and without specs except a resolved one that is not on disk yet
+    api::Job job;  ///< without checkpoints and tasks, and without specs except a resolved one that is not on disk yet
     std::vector<api::JobCheckpoint> unsaved_checkpoints;
 };
 

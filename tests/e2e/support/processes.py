@@ -171,9 +171,9 @@ class Programs:
         """Runs to the end and checks the exit code."""
         return self.start(*arguments, **options).expect(code, seconds)
 
-    def teacher(self, folder, *flags):
+    def teacher(self, folder, *flags, listen="127.0.0.1:0"):
         """A `distilld teacher` that is ready; its `url` is the endpoint."""
-        process = self.start("teacher", folder, "--listen", "127.0.0.1:0", "--threads", "1", *flags)
+        process = self.start("teacher", folder, "--listen", listen, "--threads", "1", *flags)
         process.url = process.wait_for_line(r"ready on (http://\S+)").group(1)
         return process
 

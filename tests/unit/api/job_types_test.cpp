@@ -34,6 +34,8 @@ Job full_job() {
     job.status_reason = StatusReason{"c", "m"};
     job.queue_position = 3;
     job.attempt = 2;
+    job.task = 1;
+    job.task_of = "job-0";
     job.slot = 1;
     job.cores = {2, 3};
     job.device = "GPU-1";
@@ -153,11 +155,12 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
         names.emplace_back(member.key());
     }
     EXPECT_THAT(
-        names, ElementsAre("id", "object", "kind", "name", "owner", "metadata", "state", "terminal", "cancel_requested",
-                           "created_at", "started_at", "finished_at", "attempt", "status_reason", "priority",
-                           "queue_position", "max_concurrent", "slot", "cores", "device", "progress", "dtype",
-                           "eval_loss", "eval_kl", "eval_top1_agreement", "eval_acceptance_rate", "exported_eval_loss",
-                           "output", "weights_sha256", "checkpoints", "checkpoints_total", "spec", "resolved_spec"));
+        names,
+        ElementsAre("id", "object", "kind", "name", "owner", "metadata", "state", "terminal", "cancel_requested",
+                    "created_at", "started_at", "finished_at", "attempt", "status_reason", "task", "task_of", "tasks",
+                    "priority", "queue_position", "max_concurrent", "slot", "cores", "device", "progress", "dtype",
+                    "eval_loss", "eval_kl", "eval_top1_agreement", "eval_acceptance_rate", "exported_eval_loss",
+                    "output", "weights_sha256", "checkpoints", "checkpoints_total", "spec", "resolved_spec"));
     EXPECT_EQ(json.at("object").as_string(), "job");
     EXPECT_EQ(
         to_text(json.at("progress")),

@@ -65,6 +65,9 @@ std::vector<Override> change_to(const SpecField& field, const json::value& value
 
 /// The other field, with a value, without which this one cannot stand.
 std::vector<Override> needed_by(const SpecField& field) {
+    if (field.pointer == "/tasks") {
+        return {{"/kind", "generate"}, {"/teacher/store", "answers"}};
+    }
     if (field.pointer == "/training/sgd_momentum") {
         return {{"/training/optimizer", "sgd"}};
     }
@@ -155,6 +158,9 @@ TEST(SpecFields, EveryFieldIsReadWrittenAndReadAgain) {
         }
         if (is_of_a_local_teacher(field)) {
             expected.insert({"/teacher/endpoints", "/teacher/model_dir"});
+        }
+        if (field.pointer == "/tasks") {
+            expected.insert({"/output", "/training/batch_size"});  // of a generate job
         }
         for (const auto& [pointer, other] : needed) {
             expected.insert(pointer);

@@ -44,7 +44,7 @@ class GenerateGraphTest : public ::testing::Test {
             io.get_executor(), {}, staging.get_executor(), disk.get_executor(), decode.get_executor()};
         options_.teacher.scheduler.endpoints = static_cast<std::uint32_t>(teacher_.endpoint_count());
         writer_.reset();  // of the run before
-        writer_ = open_store_writer(folder_.path(), manifest_).value();
+        writer_ = open_store_writer(folder_.path(), manifest_, writer_options_).value();
         events_.clear();
         const auto on_event = [this](const WorkerEvent& event) {
             events_.push_back(event);
@@ -97,6 +97,7 @@ class GenerateGraphTest : public ::testing::Test {
     StoreManifest manifest_ = test::topk_manifest(kRows, kShardRows);
     test::TopkTeacher teacher_{4};
     GenerateOptions options_;
+    StoreWriterOptions writer_options_;
     std::unique_ptr<StoreWriter> writer_;
     GenerateGraph* graph_ = nullptr;
     std::vector<WorkerEvent> events_;
@@ -222,6 +223,38 @@ TEST_F(GenerateGraphTest, TwoShareAStore) {
         node.writer.reset();
     }
     expect_whole_store();
+}
+
+TEST_F(GenerateGraphTest, ATaskLeavesWhatOthersHaveLeased) {
+    writer_options_.shared = true;
+    auto other = open_store_writer(folder_.path(), manifest_, writer_options_).value();
+    const StoreClaim held = other->claim(true).value();
+    ASSERT_EQ(held.rows.size(), kShardRows);
+    options_.poll = std::chrono::milliseconds(5);
+    options_.waits_for_all = false;
+    const auto outcome = run();
+    ASSERT_TRUE(outcome) << outcome.error().message;
+    EXPECT_FALSE(outcome->cancelled);
+    EXPECT_EQ(outcome->last.step, kRows - kShardRows);
+    EXPECT_EQ(outcome->last.fetch.store->sealed_rows, kRows - kShardRows) << "it leaves nothing half done";
+    other.reset();
+    ASSERT_TRUE(run()) << "what the other gave up is free";
+    expect_whole_store();
+}
+
+TEST_F(GenerateGraphTest, TheFirstSealedShardIsToldAtOnce) {
+    options_.progress_interval = std::chrono::hours(1);
+    ASSERT_TRUE(run());
+    std::vector<std::uint64_t> sealed;
+    for (const WorkerEvent& event : events_) {
+        if (const auto* progress = std::get_if<ProgressEvent>(&event)) {
+            sealed.push_back(progress->fetch.store->sealed_rows);
+        }
+    }
+    ASSERT_EQ(sealed.size(), 2U) << "the first answers, and the first shard";
+    EXPECT_EQ(sealed.front(), 0U);
+    EXPECT_GE(sealed.back(), kShardRows);
+    EXPECT_LT(sealed.back(), kRows);
 }
 
 TEST_F(GenerateGraphTest, WhatTheFormatCannotKeepEndsTheJobWithItsReason) {

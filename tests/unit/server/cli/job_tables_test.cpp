@@ -66,6 +66,18 @@ TEST(JobTables, OneJob) {
               "acceptance    50.0% (1.9 tokens per teacher pass with 4 drafted)\n");
 }
 
+TEST(JobTables, TasksNameOneAnother) {
+    api::Job job;
+    job.id = "job-1";
+    job.task = 0;
+    job.tasks = {"job-1", "job-2"};
+    EXPECT_NE(job_text(job).find("task          0\ntasks         job-1\ntasks         job-2\n"), std::string::npos);
+    job.task = 1;
+    job.task_of = "job-1";
+    job.tasks.clear();
+    EXPECT_NE(job_text(job).find("task          1 of job-1\n"), std::string::npos);
+}
+
 TEST(JobTables, Checkpoints) {
     const auto text = checkpoints_table(json::parse(
         R"({"data":[{"number":1,"step":10,"folder":"/c/10","seconds":1,"created_at":"then","bytes":2500000},

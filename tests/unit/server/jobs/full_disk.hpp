@@ -15,8 +15,8 @@ class FullDisk : public JobStore {
   public:
     FullDisk(std::unique_ptr<JobStore> inner, std::shared_ptr<std::atomic<bool>> full)
         : inner_(std::move(inner)), full_(std::move(full)) {}
-    std::uint64_t create(const StoredJob& job, std::span<const api::JobEvent> events) override {
-        return check(), inner_->create(job, events);
+    std::vector<std::uint64_t> create_all(std::span<const NewJob> jobs) override {
+        return check(), inner_->create_all(jobs);
     }
     bool set_metadata(std::string_view id, const std::map<std::string, std::string>& metadata) override {
         return check(), inner_->set_metadata(id, metadata);
@@ -48,9 +48,9 @@ class FullDisk : public JobStore {
     void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) override {
         inner_->measurements(id, take);
     }
-    bool remove(std::string_view id) override {
+    bool remove_all(std::span<const std::string> ids) override {
         check();
-        return inner_->remove(id);
+        return inner_->remove_all(ids);
     }
 
   private:

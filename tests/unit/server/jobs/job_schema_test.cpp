@@ -27,19 +27,19 @@ TEST_F(JobSchemaTest, AnInterruptedCreationLeavesNothing) {
     }
     EXPECT_EQ(ask("SELECT count(*) FROM sqlite_master"), 0);
     ASSERT_TRUE(open_sqlite_job_store(file()));
-    EXPECT_EQ(ask("PRAGMA user_version"), 11);
+    EXPECT_EQ(ask("PRAGMA user_version"), 12);
     ASSERT_TRUE(open_sqlite_job_store(file())) << "and is opened again";
 }
 
 TEST_F(JobSchemaTest, RefusesFilesOfOtherVersionsAndLeavesThemAsTheyAre) {
     ASSERT_TRUE(open_sqlite_job_store(file()));
-    for (const auto& [version, age] : {std::pair(10, "an older"), std::pair(12, "a newer")}) {
+    for (const auto& [version, age] : {std::pair(11, "an older"), std::pair(13, "a newer")}) {
         sqlite::Database(file()).execute(("PRAGMA user_version = " + std::to_string(version)).c_str());
         const auto opened = open_sqlite_job_store(file());
         ASSERT_FALSE(opened);
         EXPECT_EQ(opened.error().message, file().string() + ": was written by " + age +
                                               " version of distilld (schema " + std::to_string(version) +
-                                              ", this one reads 11)");
+                                              ", this one reads 12)");
         EXPECT_EQ(ask("PRAGMA user_version"), version);
     }
 }
