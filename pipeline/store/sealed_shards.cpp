@@ -44,6 +44,12 @@ std::filesystem::path shard_list_file(const std::filesystem::path& folder) {
     return folder / "shards.jsonl";
 }
 
+bool lists_a_shard(const std::filesystem::path& folder) {
+    std::error_code error;
+    const auto bytes = std::filesystem::file_size(shard_list_file(folder), error);
+    return !error && bytes > 0;
+}
+
 Result<std::vector<StoreShard>> read_shard_list(const std::filesystem::path& folder, const StoreManifest& manifest,
                                                 std::uint64_t& offset) {
     const auto path = shard_list_file(folder);

@@ -20,6 +20,9 @@ namespace distilld {
 /// DIR/shards.jsonl
 [[nodiscard]] std::filesystem::path shard_list_file(const std::filesystem::path& folder);
 
+/// Whether the list has a line, without reading it.
+[[nodiscard]] bool lists_a_shard(const std::filesystem::path& folder);
+
 /// Reads the lines from `offset` on, and moves it past the last complete line. An incomplete line is left. The error
 /// names file and line.
 Result<std::vector<StoreShard>> read_shard_list(const std::filesystem::path& folder, const StoreManifest& manifest,

@@ -8,6 +8,7 @@
 #include "api/job_spec_json.hpp"
 #include "api/spec_paths.hpp"
 #include "base/random_hex.hpp"
+#include "server/jobs/awaited_stores.hpp"
 #include "server/jobs/checks/named_files_check.hpp"
 #include "server/jobs/checks/spec_claims.hpp"
 #include "server/jobs/job_manager_core.hpp"
@@ -55,7 +56,7 @@ PreparedSpec prepare_spec(const std::string& spec_json, const JobManagerOptions&
         });
     }
     if (prepared.violations.violations.empty()) {
-        prepared.claims = claims_of(*spec);
+        prepared.claims = claims_now(*spec);
         const std::optional<FileRule> rule = options.files ? options.files(*spec) : std::nullopt;
         prepared.violations = check_named_files(*spec, look_inside, rule ? &*rule : nullptr);
     }

@@ -10,6 +10,7 @@
 #include "api/job_spec_json.hpp"
 #include "base/scope_exit.hpp"
 #include "pipeline/async/failure_message.hpp"
+#include "server/jobs/awaited_stores.hpp"
 #include "server/jobs/checks/spec_claims.hpp"
 #include "server/jobs/store/event_records.hpp"
 #include "server/jobs/task_array.hpp"
@@ -30,12 +31,18 @@ PathClaims claims_of_job(const api::Job& job, const std::shared_ptr<const JobSpe
     claims.owner = job.owner_id;
     claims.array = array_of(job);
     if (spec) {
-        claims.paths = claims_of(*spec);
+        claims.paths = claims_now(*spec);
     } else if (!job.output.empty()) {
         claims.paths.push_back(
             {resolved_path(job.output).value_or(job.output).string(), api::PathUse::writes, "/output"});
     }
     return claims;
+}
+
+bool tells_of_a_sealed_shard(const WorkerEvent& event) {
+    const auto* progress = std::get_if<ProgressEvent>(&event);
+    return progress != nullptr && progress->generates && progress->fetch.store &&
+           progress->fetch.store->sealed_rows > 0;
 }
 
 /// Makes the table's form of an unfinished job from the store, when the service starts.
@@ -51,6 +58,7 @@ RestoredJob restored_job(const StoredJob& stored, bool outlives_service) {
     restored.adopted = outlives_service && restored.running && !stored.attempt_token.empty();
     restored.resumed = resumed;
     restored.resume = stored.resume;
+    restored.held = job.status_reason && job.status_reason->code == kWaitingForStore;
     restored.place = {job.priority, stored.number};
     return restored;
 }
@@ -103,11 +111,14 @@ JobManager::Core::Core(JobManagerOptions options_in, std::unique_ptr<JobStore> s
       work(asio::make_work_guard(io)),
       waiters(io.get_executor()),
       running(io.get_executor(), disk.get_executor(), *launcher, options, journal, *metrics,
-              {[this](const WorkerEvent& event) {
+              {[this](const std::string& id, const WorkerEvent& event) {
                    if (std::holds_alternative<WaitingEvent>(event) || std::holds_alternative<StartedEvent>(event)) {
                        show_counts();
                    }
                    retry_later();
+                   if (tells_of_a_sealed_shard(event) && table.on_sealed(id)) {
+                       pump();
+                   }
                },
                [this](const std::string& id, const WorkerOutcome& outcome) {
                    table.on_ended(id, outcome, steady_clock::now());

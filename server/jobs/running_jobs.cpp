@@ -32,7 +32,7 @@ void forget_attempt(StoredJob& stored) {
     stored.attempt_received = 0;
 }
 
-void log_failure(const std::exception_ptr& failure) {
+void log_run_failure(const std::exception_ptr& failure) {
     log::error("jobs", "unexpected: " + failure_message(failure));
 }
 
@@ -49,7 +49,7 @@ RunningJobs::RunningJobs(asio::any_io_executor executor, asio::any_io_executor d
       metrics_(metrics),
       callbacks_(std::move(callbacks)),
       slots_(options.slot_layout.empty() ? shared_slots(options.slots) : options.slot_layout),
-      runs_(executor_, {.on_failure = log_failure}) {
+      runs_(executor_, {.on_failure = log_run_failure}) {
     show_slots();
 }
 
@@ -200,9 +200,9 @@ asio::awaitable<std::optional<FailedEvent>> RunningJobs::judge(WorkerStart& star
 asio::awaitable<void> RunningJobs::run_job(std::string id, std::shared_ptr<Active> active, WorkerStart start) {
     std::string trouble;
     try {
-        const WorkerProcess::EventHandler on_event = [this, &active](const WorkerEvent& event) {
+        const WorkerProcess::EventHandler on_event = [this, &id, &active](const WorkerEvent& event) {
             if (active->run.handle(event, std::chrono::steady_clock::now())) {
-                callbacks_.on_event(event);
+                callbacks_.on_event(id, event);
             }
         };
         std::optional<FailedEvent> refused;

@@ -27,7 +27,8 @@ namespace distilld {
 class RunningJobs {
   public:
     struct Callbacks {
-        std::function<void(const WorkerEvent& event)> on_event;  ///< called after the journal and the metrics have it
+        /// Called after the journal and the metrics have it.
+        std::function<void(const std::string& id, const WorkerEvent& event)> on_event;
         std::function<void(const std::string& id, const WorkerOutcome& outcome)> on_ended;
     };
 

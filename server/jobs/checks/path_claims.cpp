@@ -67,6 +67,17 @@ void ClaimTable::forget(const std::string& job) {
     drop(job);
 }
 
+std::vector<std::string> ClaimTable::makers(const std::string& path) const {
+    std::vector<std::string> jobs;
+    const auto [first, last] = held_places_.equal_range(key_of(path));
+    for (auto place = first; place != last; ++place) {
+        if (place->second.claim.is_output && !holders_.at(place->second.job).ended) {
+            jobs.push_back(place->second.job);
+        }
+    }
+    return jobs;
+}
+
 void ClaimTable::put(const std::string& job, const std::vector<PathClaim>& paths) {
     for (const PathClaim& claim : paths) {
         held_places_.emplace(place_of(claim), Held{job, claim});

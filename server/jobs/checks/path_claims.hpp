@@ -15,6 +15,8 @@ struct PathClaim {
     api::PathUse use = api::PathUse::writes;
     std::string pointer{};   ///< the field of the spec that names it
     bool is_output = false;  ///< of a shared place: it is the job's output, which no other job may own
+    /// To read: a store without a sealed shard. The job has no other teacher, so it cannot begin.
+    bool is_awaited = false;
     bool operator==(const PathClaim&) const = default;
 };
 
@@ -49,6 +51,8 @@ class ClaimTable {
 
     /// What conflicts with these claims; the claims of `job` itself do not.
     [[nodiscard]] std::optional<ClaimConflict> conflict(const PathClaims& claims, const std::string& job = {}) const;
+    /// The jobs that have not ended and whose output is this shared place.
+    [[nodiscard]] std::vector<std::string> makers(const std::string& path) const;
 
   private:
     struct Holder {

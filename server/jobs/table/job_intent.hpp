@@ -42,6 +42,9 @@ inline constexpr const char* kOutOfMemoryRestarted = "out_of_memory_restarted";
 /// Code of the reason of a job with a worker that is to stop for a pause that was withdrawn.
 inline constexpr const char* kResumedByUser = "resumed_by_user";
 
+/// Code of the reason of a job that waits for another to seal the first shard of its store.
+inline constexpr const char* kWaitingForStore = "waiting_for_store";
+
 /// How a run ended.
 struct WorkerOutcome {
     enum class Kind {

@@ -36,6 +36,8 @@ void JobTable::restore(const RestoredJob& job, Time now) {
         adopt(place, job, now);
     } else if (!job.running && job.paused) {
         place->second.intent = {JobWish::pause, JobPhase::resting};
+    } else if (!job.running && job.held) {
+        held_.emplace(place, "");  // until start()
     } else if (!job.running) {
         insert_into_queue(place);
     } else if (job.cancel_requested) {
@@ -77,6 +79,8 @@ void JobTable::restore_ended(const std::string& id, const PathClaims& claims) {
 void JobTable::start() {
     if (mode_ == Mode::restoring) {
         mode_ = Mode::started;
+        hold_queued();
+        release_held();
     }
 }
 
@@ -119,7 +123,8 @@ JobVerdict JobTable::judge(const JobSubmission& submission) const {
     if (submission.dry_run) {
         return JobVerdict::valid;
     }
-    return queue_.size() + submission.tasks > options_.max_queued ? JobVerdict::queue_full : JobVerdict::created;
+    return queue_.size() + held_.size() + submission.tasks > options_.max_queued ? JobVerdict::queue_full
+                                                                                 : JobVerdict::created;
 }
 
 void JobTable::enqueue(const std::string& id, const PathClaims& claims, QueuePlace place, bool resume) {
@@ -229,7 +234,7 @@ bool JobTable::set_priority(const std::string& id, std::int32_t priority) {
         return false;
     }
     job->second.place.priority = priority;
-    if (job->second.intent.phase == JobPhase::waiting) {
+    if (job->second.intent.phase == JobPhase::waiting && !held_.contains(job)) {
         insert_into_queue(job);
     }
     return true;
@@ -351,11 +356,18 @@ void JobTable::take_place(Entries::iterator job, QueuePlace place) {
 }
 
 void JobTable::insert_into_queue(Entries::iterator job) {
+    if (const auto store = mode_ == Mode::started ? awaited(job) : std::nullopt) {
+        hold(job, *store);
+        return;
+    }
     queue_.put(job->first, job->second.place);
     queue_changes_.push_back({job->first, job->second.place});
 }
 
 void JobTable::leave_queue(Entries::iterator job) {
+    if (held_.erase(job) > 0) {
+        return;
+    }
     queue_.erase(job->first);
     queue_changes_.push_back({job->first, std::nullopt});
 }
@@ -376,8 +388,8 @@ void JobTable::rest(Entries::iterator job, StatusReason reason) {
 void JobTable::requeue(Entries::iterator job, StoreStateAction action) {
     job->second.intent = {};
     job->second.resume = action.resume;
-    insert_into_queue(job);
     actions_.emplace_back(std::move(action));
+    insert_into_queue(job);
 }
 
 void JobTable::kill_late(Time now) {
@@ -393,6 +405,11 @@ void JobTable::kill_late(Time now) {
 void JobTable::fill_slots(Time now) {
     while (mode_ == Mode::started && running() < options_.slots && !queue_.empty()) {
         const auto job = jobs_.find(queue_.front());
+        if (const auto store = awaited(job)) {  // its maker has come later
+            leave_queue(job);
+            hold(job, *store);
+            continue;
+        }
         if (now < job->second.deadline) {
             return;
         }

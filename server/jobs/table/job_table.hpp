@@ -97,6 +97,7 @@ struct RestoredJob {
     bool begun = false;    ///< it has had a worker
     bool adopted = false;  ///< running: its worker has outlived the service
     bool resumed = false;  ///< adopted: a pause was withdrawn, and the worker stops for it
+    bool held = false;     ///< it waited for a store
     /// Of a task: the first one of its array has ended so.
     std::optional<api::JobState> first_ended{};
 };
@@ -155,6 +156,10 @@ class JobTable {
     /// while (RestartPolicy) and blocks those behind it, which the same fault would hit.
     void on_ended(const std::string& id, const WorkerOutcome& outcome, Time now);
 
+    /// The first shard of the store that the job writes is sealed: those that wait for it may run. False: that was
+    /// known, or there is no such job.
+    bool on_sealed(const std::string& id);
+
     // --- actions ---
     [[nodiscard]] std::vector<JobAction> poll(Time now);
     /// When there will be work even without an event.
@@ -167,7 +172,7 @@ class JobTable {
     [[nodiscard]] std::uint32_t running() const noexcept { return static_cast<std::uint32_t>(workers_.size()); }
     [[nodiscard]] bool is_running(const std::string& id) const;
     [[nodiscard]] std::optional<JobIntent> intent(const std::string& id) const;
-    /// Waiting jobs, the next first. All of them: for tests.
+    /// Jobs that wait for a slot, the next first. All of them: for tests.
     [[nodiscard]] std::vector<std::string> queue() const { return queue_.ids(); }
     /// 1 = next; for waiting jobs.
     [[nodiscard]] std::optional<std::uint64_t> queue_position(const std::string& id) const {
@@ -192,6 +197,7 @@ class JobTable {
         QueuePlace place;
         RestartPolicy restarts;
         std::optional<MicroBatches> split;              ///< set after memory ran out
+        bool sealed = false;                            ///< a shard of the store that it writes is sealed
         std::optional<api::StatusReason> ended_with{};  ///< told to stop because the first task has ended so
     };
     using Entries = std::map<std::string, Entry>;
@@ -207,6 +213,13 @@ class JobTable {
     void take_place(Entries::iterator job, QueuePlace place);
     void insert_into_queue(Entries::iterator job);
     void leave_queue(Entries::iterator job);
+    /// The claim to a store that a job is to fill before this one can begin, and that job (of an array, the first).
+    [[nodiscard]] std::optional<std::pair<std::string, std::string>> awaited(Entries::iterator job) const;
+    /// Outside of the queue, until the other job has sealed a shard or has ended.
+    void hold(Entries::iterator job, const std::pair<std::string, std::string>& store_and_maker);
+    /// Puts held jobs that need not wait any more into their places.
+    void release_held();
+    void hold_queued();
     void begin_pause(Entries::iterator job);
     void rest(Entries::iterator job, api::StatusReason reason);
     void end(Entries::iterator job, api::JobState state, std::optional<api::StatusReason> reason, Time now);
@@ -224,6 +237,7 @@ class JobTable {
     Entries jobs_;  ///< by id; those that have not ended
     JobQueue queue_;
     std::set<Entries::iterator, ById> workers_;            ///< entries of jobs_ that have a worker
+    std::map<Entries::iterator, std::string, ById> held_;  ///< waiting, but not in queue_; for which job
     ClaimTable claims_;                                    ///< of jobs_, and of ended jobs
     std::map<std::string, std::set<std::string>> arrays_;  ///< tasks in jobs_, by the id of the first one
     std::uint64_t newest_ = 0;                             ///< greatest number of a place so far

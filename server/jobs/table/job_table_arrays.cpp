@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "server/jobs/table/job_table.hpp"
@@ -41,7 +42,11 @@ void JobTable::end(Entries::iterator job, JobState state, std::optional<StatusRe
             arrays_.erase(array);
         }
     }
+    const bool made_a_store = std::ranges::any_of(job->second.claims.paths, &PathClaim::is_output);
     jobs_.erase(job);
+    if (made_a_store) {
+        release_held();
+    }
     for (const auto& other : others) {
         ++visited_;
         end_with_first(jobs_.find(other), state, why, now);
