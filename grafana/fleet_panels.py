@@ -29,7 +29,7 @@ FLEET = (
             figure(
                 "Waiting",
                 "short",
-                "Jobs that wait for a teacher, for space on the disk, or for a worker's restart.",
+                "Jobs that wait for a teacher, the first shard of a store, space on the disk, or a worker's restart.",
                 ("sum(distilld_jobs_waiting{INSTANCE}) or vector(0)", "waiting"),
                 warn_above=1,
             ),
@@ -91,6 +91,19 @@ FLEET = (
                 "short",
                 "On a cluster: attempts of jobs that run on each node.",
                 ("sum by (node) (distilld_node_attempts{INSTANCE})", "{{node}}"),
+            ),
+            plot(
+                "Nodes",
+                "short",
+                "Machines that run workers, by state (of Slurm, or this machine).",
+                ("sum by (state) (distilld_nodes{INSTANCE})", "{{state}}"),
+            ),
+            plot(
+                "Nodes with jobs",
+                "short",
+                "Machines that run jobs of the services, and the cores of all machines.",
+                ("sum(distilld_nodes_with_jobs{INSTANCE})", "with jobs"),
+                ("sum(distilld_node_cores{INSTANCE})", "cores"),
             ),
             plot(
                 "Worker restarts",

@@ -5,6 +5,7 @@ import { makeCompareView } from "./compare_view.js";
 import { announce, h, setText } from "./dom.js";
 import { makeJobView } from "./job_view.js";
 import { makeJobsView } from "./jobs_view.js";
+import { makeNodesView } from "./nodes_view.js";
 import { makeSubmitView } from "./submit_view.js";
 
 const main = document.getElementById("main");
@@ -29,6 +30,7 @@ function viewOf({ path, query }) {
         return { name: "jobs", make: (signal) => makeJobsView(query, signal) };
     }
     if (path.length === 2 && path[0] === "jobs") return { name: "job", make: (signal) => makeJobView(path[1], signal) };
+    if (path[0] === "nodes") return { name: "nodes", make: (signal) => makeNodesView(signal) };
     if (path[0] === "submit") return { name: "submit", make: (signal) => makeSubmitView(query, signal) };
     if (path[0] === "compare") return { name: "compare", make: (signal) => makeCompareView(query, signal) };
     const element = h("section", {}, h("h1", {}, "There is no such page"), h("a", { href: "#/" }, "All jobs"));

@@ -39,6 +39,12 @@ PathClaims claims_of_job(const api::Job& job, const std::shared_ptr<const JobSpe
     return claims;
 }
 
+constexpr std::chrono::seconds kNodesInterval{15};
+
+void log_failure(const std::exception_ptr& failure) {
+    log::error(kComponent, "unexpected: " + failure_message(failure));
+}
+
 bool tells_of_a_sealed_shard(const WorkerEvent& event) {
     const auto* progress = std::get_if<ProgressEvent>(&event);
     return progress != nullptr && progress->generates && progress->fetch.store &&
@@ -124,6 +130,7 @@ JobManager::Core::Core(JobManagerOptions options_in, std::unique_ptr<JobStore> s
                    table.on_ended(id, outcome, steady_clock::now());
                    pump();
                }}),
+      watching(io.get_executor(), {.on_failure = log_failure}),
       retry(io),
       wakeup(io) {}
 
@@ -172,12 +179,33 @@ void JobManager::Core::start() {
     show_counts();
     pump();
     launcher->all_adopted();
+    static_cast<void>(watching.spawn(watch_nodes()));
+}
+
+asio::awaitable<void> JobManager::Core::watch_nodes() {
+    asio::steady_timer pause(io);
+    while (true) {
+        const auto machines = co_await nodes();
+        metrics->update([&machines](ServiceCounts& counts) {
+            counts.nodes.clear();
+            for (const Node& node : machines ? *machines : std::vector<Node>()) {
+                NodeCounts& of_state = counts.nodes[node.state];
+                ++of_state.nodes;
+                of_state.with_jobs += node.jobs.empty() ? 0 : 1;
+                of_state.cores += node.cores;
+            }
+        });
+        pause.expires_after(kNodesInterval);
+        co_await pause.async_wait(asio::use_awaitable);
+    }
 }
 
 asio::awaitable<void> JobManager::Core::stop() {
     ready = false;
     table.stop(steady_clock::now(), launcher->outlives_service());
     pump();
+    watching.cancel();
+    co_await watching.join();
     if (!launcher->outlives_service()) {
         co_await running.join();
     }

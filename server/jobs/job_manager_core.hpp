@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "pipeline/async/run_on.hpp"
+#include "pipeline/async/task_group.hpp"
 #include "server/jobs/event_waiters.hpp"
 #include "server/jobs/job_manager.hpp"
 #include "server/jobs/running_jobs.hpp"
@@ -53,6 +54,8 @@ struct JobManager::Core {
     bool is_ready();
     boost::asio::awaitable<Result<std::vector<Node>>> nodes() { return launcher->nodes(running.ids()); }
     boost::asio::awaitable<Result<std::uint32_t>> room() { return launcher->room(running.ids()); }
+    /// Keeps the metrics of the nodes up to date until it is cancelled.
+    boost::asio::awaitable<void> watch_nodes();
     /// Carries out all that is due, and schedules itself for later work.
     void pump();
 
@@ -115,6 +118,7 @@ struct JobManager::Core {
     EventWaiters waiters;
     boost::asio::thread_pool disk{4};  ///< looks at what specs name; nothing else waits for it
     RunningJobs running;
+    TaskGroup watching;
     boost::asio::steady_timer retry;
     boost::asio::steady_timer wakeup;
     std::thread thread;

@@ -415,14 +415,14 @@ def test_the_keyboard_is_enough(tab, work):
 @pytest.mark.parametrize("size", ["desktop", "phone"])
 def test_every_view_is_accessible(tab, work, scheme, size):
     """Nothing serious for axe-core, and no scrolling to the side; the pictures are there to be looked at."""
-    window = tab({"desktop": browser.DESKTOP, "phone": browser.PHONE}[size], scheme)
-    a, b = work["slow rate"], work["fast rate"]
+    window, a, b = tab(getattr(browser, size.upper()), scheme), work["slow rate"], work["fast rate"]
     views = {
         "jobs": ("#/", lambda page: page.locator(".job").first),
         "job": (f"#/jobs/{work['running']}", lambda page: page.get_by_text(re.compile(r"Over the last \d"))),
         "ended": (f"#/jobs/{a}", lambda page: page.locator(".events li").first),
         "failed": (f"#/jobs/{work['failed']}", lambda page: page.locator(".events li").first),
         "compare": (f"#/compare?a={a}&b={b}", lambda page: page.locator(".chart canvas").first),
+        "nodes": ("#/nodes", lambda page: page.get_by_role("link", name=work["running"])),
         "submit": ("#/submit", lambda page: page.locator(".field").first),
     }
     for name, (address, ready) in views.items():

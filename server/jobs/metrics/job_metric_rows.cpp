@@ -64,6 +64,16 @@ MetricSamples attempts_by_node(const ServiceCounts& counts) {
     return samples;
 }
 
+auto of_nodes(std::uint64_t NodeCounts::* value) {
+    return [value](const ServiceCounts& counts) {
+        std::vector<MetricSample> samples;
+        for (const auto& [state, nodes] : counts.nodes) {
+            samples.push_back({{state}, nodes.*value});
+        }
+        return samples;
+    };
+}
+
 MetricSamples build_info(const ServiceCounts& counts) {
     return std::vector<MetricSample>{{{counts.version}, 1.0}};
 }
@@ -74,8 +84,14 @@ std::vector<MetricRow<ServiceCounts>> service_rows() {
         Row("distilld_jobs", "Jobs in the store, by state.", gauge, {"state"}, jobs_by_state),
         Row("distilld_jobs_finished_total", "Jobs that ended since the service started, by result.", counter,
             {"result"}, finished_by_result),
-        Row("distilld_jobs_waiting", "Jobs that wait for a teacher, for disk space or for a worker's restart.", gauge,
+        Row("distilld_jobs_waiting", "Jobs that wait for a teacher, a store, disk space or a worker's restart.", gauge,
             {"reason"}, &ServiceCounts::waiting),
+        Row("distilld_nodes", "Machines that run workers, by state, as GET /v1/nodes lists them.", gauge, {"state"},
+            of_nodes(&NodeCounts::nodes)),
+        Row("distilld_nodes_with_jobs", "Machines that run jobs of this service, by state.", gauge, {"state"},
+            of_nodes(&NodeCounts::with_jobs)),
+        Row("distilld_node_cores", "Cores of the machines that run workers, by the machine's state.", gauge, {"state"},
+            of_nodes(&NodeCounts::cores)),
         Row("distilld_slots", "Slots for jobs (distilld serve --slots): busy slots run a job, free ones do not.", gauge,
             {"state"}, &ServiceCounts::slots),
         Row("distilld_worker_restarts_total", "Workers that died and were started again.", counter,

@@ -47,6 +47,13 @@ struct StoreCounts {
     std::uint64_t size_bytes = 0;
 };
 
+/// Machines in one state.
+struct NodeCounts {
+    std::uint64_t nodes = 0;
+    std::uint64_t with_jobs = 0;  ///< of this service
+    std::uint64_t cores = 0;
+};
+
 /// What the service counts besides its runs.
 struct ServiceCounts {
     std::string version;
@@ -54,6 +61,7 @@ struct ServiceCounts {
     std::map<api::JobState, std::uint64_t> finished;  ///< since the service started
     std::map<std::string, std::uint64_t> waiting;     ///< by the code of the reason
     std::map<std::string, std::uint32_t> slots;       ///< by state; empty: there are none
+    std::map<std::string, NodeCounts> nodes;          ///< by state; empty: not known
     std::uint64_t worker_restarts = 0;
     std::uint64_t worker_oom_restarts = 0;
     /// By result.

@@ -68,6 +68,7 @@ TEST(JobMetrics, TextIsWhatItHasAlwaysBeen) {
     const auto metrics = std::make_shared<JobMetrics>(options);
     metrics->update(
         [](ServiceCounts& counts) { counts.jobs = {{api::JobState::running, 2}, {api::JobState::failed, 1}}; });
+    metrics->update([](ServiceCounts& counts) { counts.nodes = {{"idle", {2, 0, 8}}, {"mixed", {1, 1, 4}}}; });
     metrics->run_started("live");
     metrics->run_details("live", 0, 32);
     metrics->progress("live", progress(1));

@@ -2,6 +2,7 @@
 
 #include "server/jobs/job_manager.hpp"
 #include "tests/unit/server/jobs/routes_fixture.hpp"
+#include "tests/unit/server/support/exposition.hpp"
 
 namespace distilld {
 namespace {
@@ -39,6 +40,14 @@ TEST_F(NodeRoutesTest, SaysWhatRunsOnThisMachine) {
     finish(worker);
     static_cast<void>(world_.fleet.next());
     EXPECT_EQ(nodes(), expected("allocated", '"' + std::min(second, waits) + "\",\"" + std::max(second, waits) + '"'));
+}
+
+TEST_F(NodeRoutesTest, AreInTheMetrics) {
+    static_cast<void>(nodes());  // of the manager's thread, which has looked before that
+    const std::string text = world_.metrics->text();
+    EXPECT_EQ(test::sample(text, "distilld_nodes{state=\"idle\"}"), 1);
+    EXPECT_EQ(test::sample(text, "distilld_nodes_with_jobs{state=\"idle\"}"), 0);
+    EXPECT_EQ(test::sample(text, "distilld_node_cores{state=\"idle\"}"), 4);
 }
 
 TEST_F(NodeRoutesTest, RefusesUnknownParameters) {
