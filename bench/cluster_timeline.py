@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""A generate job and the students behind it, on several nodes and on one: both times, and a timeline as an SVG.
+
+A node is a slot with a core of its own or, with --slurm, a virtual node of a Slurm on this machine with one core
+(tests/e2e/support/slurm_cluster.py; needs root). The teacher is a small random model in the generate job's process.
+Prints one JSON object; the picture is that of the run on several nodes.
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import pathlib
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+SEQUENCE_LENGTH = 64
+SHAPE = {"model_type": "llama", "vocab_size": 257, "max_position_embeddings": 128, "num_key_value_heads": 4}
+TEACHER = {**SHAPE, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4}
+STUDENT = {**SHAPE, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+COLOURS = ("#3b6ea5", "#6a9fd4", "#b5643c", "#d39a4a", "#7b8f3a", "#4f8f7a")
+
+
+def student_spec(data, output, config, steps):
+    training = {"batch_size": 8, "max_steps": steps, "threads": 1, "decode_threads": 1}
+    return {
+        "student": {"init": "random", "config": config, "dtype": "fp32"},
+        "dataset": {"train": str(data), "sequence_length": SEQUENCE_LENGTH, "packing": False},
+        "training": training,
+        "output": str(output),
+    }
+
+
+class Service:
+    def __init__(self, program, folder, nodes, cluster):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        flags = ["--launcher", "slurm", "--launcher-url", f"http://{listen}"] if cluster else ["--slots", str(nodes)]
+        command = [program, "serve", "--listen", listen, "--data-dir", folder, *flags]
+        environment = cluster.environment() if cluster else None
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        for line in self.process.stderr:
+            if "listening on " in line:
+                self.url = line.split("listening on ")[1].split()[0]
+                return
+        raise SystemExit("the service did not start")
+
+    def ask(self, path, document=None):
+        body = None if document is None else json.dumps(document).encode()
+        request = urllib.request.Request(self.url + path, body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def wait(self, ids, deadline):
+        while time.monotonic() < deadline:
+            jobs = [self.ask(f"/v1/jobs/{job}") for job in ids]
+            if bad := [job for job in jobs if job["state"] in ("failed", "cancelled")]:
+                raise SystemExit(f"{bad[0]['name']}: {bad[0]['status_reason']}")
+            if all(job["terminal"] for job in jobs):
+                return jobs
+            time.sleep(0.2)
+        raise SystemExit("the jobs did not end in time")
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def seconds(text):
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def measured(options, folder, nodes, data, teacher):
+    """[(name, begin, end)] of the jobs, in seconds from the submission."""
+    folder.mkdir()
+    with contextlib.ExitStack() as after:
+        cluster = None
+        if options.slurm:
+            sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "tests" / "e2e"))
+            from support.slurm_cluster import SlurmCluster
+
+            cluster = SlurmCluster(folder / "slurm", [f"n{number + 1}" for number in range(nodes)], cores=1)
+            after.callback(cluster.stop)
+        service = Service(options.program, folder / "service", nodes, cluster)
+        after.callback(service.stop)
+        store = str(folder / "store")
+        generate = student_spec(data, folder / "unused", STUDENT, 1)
+        del generate["output"], generate["training"]["max_steps"], generate["student"]["init"]
+        generate |= {"name": "teacher", "kind": "generate", "tasks": nodes}
+        generate["teacher"] = {"model_dir": str(teacher), "top_k": 16, "threads": 1, "store": store}
+        first = service.ask("/v1/jobs", generate)
+        ids = first["tasks"] or [first["id"]]
+        for number in range(options.students):
+            spec = student_spec(data, folder / f"student-{number}", STUDENT, options.rows // 8)
+            spec |= {"name": f"student {number}", "teacher": {"store": store, "top_k": 16}}
+            spec["dataset"] |= {"shuffle": "blocks", "shuffle_block_rows": 64}
+            ids.append(service.ask("/v1/jobs", spec)["id"])
+        jobs = service.wait(ids, time.monotonic() + options.patience)
+        begin = seconds(first["created_at"])
+        return [(job["name"], seconds(job["started_at"]) - begin, seconds(job["finished_at"]) - begin) for job in jobs]
+
+
+def picture(bars):
+    """A line per job, in the order of their starts."""
+    bars = sorted(bars, key=lambda bar: bar[1])
+    total = max(end for _, _, end in bars)
+    width, left, height = 560, 120, 26
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 60} {height * (len(bars) + 1)}" '
+        'font-family="sans-serif" font-size="13">'
+    ]
+    for row, (name, begin, end) in enumerate(bars):
+        x, wide, y = left + width * begin / total, width * (end - begin) / total, row * height + 4
+        colour = COLOURS[0] if name.startswith("teacher") else COLOURS[2]
+        lines.append(f'<text x="4" y="{y + 13}" fill="#555">{name}</text>')
+        lines.append(f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{height - 8}" fill="{colour}"/>')
+        lines.append(f'<text x="{x + wide + 4:.1f}" y="{y + 13}" fill="#555">{end:.0f} s</text>')
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default="build/release/bin/distilld")
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--students", type=int, default=4)
+    parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--slurm", action="store_true", help="nodes of a Slurm on this machine")
+    parser.add_argument("--patience", type=float, default=3600, help="seconds per run")
+    parser.add_argument("--svg", type=pathlib.Path, help="file of the picture")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        folder = pathlib.Path(made)
+        source = random.Random(7)
+        data = folder / "data.jsonl"
+        with data.open("w") as file:
+            for _ in range(options.rows):
+                row = [source.randrange(256) for _ in range(SEQUENCE_LENGTH + 1)]
+                file.write(json.dumps({"input_ids": row}) + "\n")
+        teacher = folder / "teacher"
+        spec = folder / "teacher.json"
+        spec.write_text(json.dumps(student_spec(data, teacher, TEACHER, 1)))
+        subprocess.run([options.program, "run", spec], check=True, stdout=subprocess.DEVNULL)
+        several = measured(options, folder / "several", options.nodes, data, teacher)
+        one = measured(options, folder / "one", 1, data, teacher)
+    times = [max(end for _, _, end in bars) for bars in (several, one)]
+    if options.svg:
+        options.svg.write_text(picture(several))
+    print(json.dumps({"nodes": options.nodes, "seconds": times[0], "one_node": times[1], "ratio": times[1] / times[0]}))
+
+
+if __name__ == "__main__":
+    main()
