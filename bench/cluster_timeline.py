@@ -44,8 +44,9 @@ class Service:
         flags = ["--launcher", "slurm", "--launcher-url", f"http://{listen}"] if cluster else ["--slots", str(nodes)]
         command = [program, "serve", "--listen", listen, "--data-dir", folder, *flags]
         environment = cluster.environment() if cluster else None
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-        for line in self.process.stderr:
+        log = folder.with_suffix(".log").open("w")
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+        for line in self.process.stdout:
             if "listening on " in line:
                 self.url = line.split("listening on ")[1].split()[0]
                 return

@@ -89,7 +89,7 @@ FLEET = (
             plot(
                 "Attempts by node",
                 "short",
-                "On a cluster: attempts of jobs that run on each node.",
+                "Attempts of jobs that run on each machine.",
                 ("sum by (node) (distilld_node_attempts{INSTANCE})", "{{node}}"),
             ),
             plot(

@@ -58,10 +58,6 @@ class RemoteRun final : public AttemptPort {
           link(options.attempt, options.record->saved(),
                options.adopted ? std::nullopt : std::optional<std::uint64_t>(0)) {}
 
-    RemoteRun(const RemoteRun&) = delete;
-    RemoteRun& operator=(const RemoteRun&) = delete;
-    ~RemoteRun() override { count_messages(0); }
-
     [[nodiscard]] asio::any_io_executor executor() const override { return changed.get_executor(); }
 
     std::uint64_t connect() override {
@@ -93,7 +89,7 @@ class RemoteRun final : public AttemptPort {
         if (taken->line && !done) {
             take_line(*taken->line);
         }
-        count_messages(link.undelivered());
+        count_messages();
         changed.notify();
         return std::nullopt;
     }
@@ -141,7 +137,7 @@ class RemoteRun final : public AttemptPort {
 
     void push(const ToRelay& message) {
         link.push(encode_message<kToRelay>(message));
-        count_messages(link.undelivered());
+        count_messages();
         changed.notify();
     }
 
@@ -161,6 +157,13 @@ class RemoteRun final : public AttemptPort {
     void confirm() {
         link.confirm(options.record->saved());
         changed.notify();
+    }
+
+    /// That the relay has not acknowledged.
+    void count_messages() {
+        const std::size_t now = done ? 0 : link.undelivered();
+        attempts.update(
+            [this, now](LinkCounts& counts) { counts.unacknowledged += now - std::exchange(counted, now); });
     }
 
     [[nodiscard]] bool begun() const { return options.adopted || link.acknowledged() > 0 || link.received() > 0; }
@@ -189,12 +192,6 @@ class RemoteRun final : public AttemptPort {
     std::optional<double> waits_since;  ///< Unix time; nullopt: the place is there
 
   private:
-    /// Of which the relay has not said that it has them.
-    void count_messages(std::size_t now) {
-        attempts.update(
-            [this, now](LinkCounts& counts) { counts.unacknowledged += now - std::exchange(counted, now); });
-    }
-
     void take_line(const std::string& line) {
         auto message = decode_message<kFromRelay>(to_valid_utf8(line));
         if (!message) {
@@ -383,6 +380,7 @@ class RemoteWorker final : public WorkerProcess {
         attempts_.remove(run_->token_hash);
         if (run_->done) {
             run_->options.place->forget();
+            run_->count_messages();
             run_->over = true;
             run_->changed.notify();
         }

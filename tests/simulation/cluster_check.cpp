@@ -34,6 +34,18 @@ class JobCheck {
         }
     }
 
+    /// Neither a restart of the service nor a controller that is away replaces a worker.
+    void check_attempts(const StoreDisk& disk) const {
+        for (const auto& [key, lines] : said_) {
+            const auto& [job, attempt] = key;
+            const std::string name = job + "-" + std::to_string(attempt);
+            if (job == job_.id && attempt < job_.attempt && disk.had_place(job, attempt) &&
+                !stage_.is_disturbed(name)) {
+                violate("has replaced attempt " + std::to_string(attempt) + ", to which nothing has happened");
+            }
+        }
+    }
+
     void check_history(const std::vector<api::JobEvent>& events) {
         for (const api::JobEvent& event : events) {
             ++sequence_;
@@ -91,8 +103,9 @@ class JobCheck {
 
 }  // namespace
 
-void check_cluster(Stage& stage, JobStore& store, const JobFolders& folders, const Said& said,
+void check_cluster(Stage& stage, StoreDisk& disk, const JobFolders& folders, const Said& said,
                    const std::vector<std::unique_ptr<User>>& users, const SimulatedSlurm& slurm) {
+    JobStore& store = disk.store();
     std::size_t kept = 0;
     for (const auto& user : users) {
         const auto stored = store.get(user->job());
@@ -109,6 +122,9 @@ void check_cluster(Stage& stage, JobStore& store, const JobFolders& folders, con
         }
         JobCheck check(stage, folders.at(user->job()), said, stored->job);
         check.check_end(*user, slurm);
+        if (!user->pauses()) {
+            check.check_attempts(disk);
+        }
         const auto events = store.events(user->job(), 0, 100'000).events;
         check.check_history(events);
         stage.result.events += events.size();

@@ -112,6 +112,7 @@ void ClusterFaults::of_script() {
     if (!script || script->stopped()) {
         return;
     }
+    stage_.disturb(script->name());
     const auto training = static_cast<RelayProcess&>(*script).training();
     const Millis lasts = length(stage_.chance(3) ? kLongest : 60'000);
     switch (stage_.draw(4)) {

@@ -153,6 +153,9 @@ void Network::accept(const ConnectionPtr& connection, const std::shared_ptr<Atte
 asio::awaitable<void> Network::write_frames(ConnectionPtr connection, std::shared_ptr<AttemptPort> port) {
     for (;;) {
         WebSocketMessage message = co_await port->next(connection->number);
+        if (const auto service = connection->service.lock(); !service || !service->alive()) {
+            co_return;  // it was killed within this event
+        }
         const bool ends = message.closed.has_value();
         if (!ends) {
             check_acknowledged(*connection, message.text);

@@ -16,6 +16,9 @@ constexpr Millis kClientPatience = 12'000;  ///< of Slurm's commands, without sl
 constexpr Millis kNodeTimeout = 45'000;     ///< SlurmdTimeout
 constexpr Millis kKillWait = 30'000;        ///< KillWait
 
+/// Of the names of the service's jobs.
+constexpr std::string_view kNamePrefix = "distilld-";
+
 bool has_ended(const std::string& state) {
     return state != "PENDING" && state != "RUNNING" && state != "COMPLETING";
 }
@@ -54,7 +57,9 @@ asio::awaitable<Result<CommandAnswer>> SimulatedSlurm::run(std::weak_ptr<Process
         std::shared_ptr<Call> call;
         ~Leave() { call->answered.reset(); }
     } const leave{call};
-    stage_.at(stage_.delay() + 5, [this, call, since = stage_.now()] { arrive(call, since); });
+    if (client.lock()->alive()) {  // else it was killed within this event
+        stage_.at(stage_.delay() + 5, [this, call, since = stage_.now()] { arrive(call, since); });
+    }
     const auto until = std::chrono::steady_clock::now() + call->command.deadline;
     while (!call->answer && std::chrono::steady_clock::now() < until) {
         co_await call->answered->wait(until);
@@ -283,6 +288,7 @@ void SimulatedSlurm::crash(std::uint32_t node, Millis length) {
     cut(node, std::max(length, kNodeTimeout + 1));
     for (const auto& [id, job] : jobs_) {
         if (job.script && job.node == node) {
+            stage_.disturb(job.script->name());
             job.script->kill();
         }
     }
@@ -296,6 +302,7 @@ void SimulatedSlurm::lose_node(std::uint32_t number, Millis seen) {
         }
         node.down = true;
         if (node.job) {
+            disturb(*node.job);
             end(*node.job, "NODE_FAIL");
         }
     });
@@ -335,8 +342,13 @@ std::optional<std::uint32_t> SimulatedSlurm::node_of(const ScriptProcess& script
     return std::nullopt;
 }
 
+void SimulatedSlurm::disturb(std::uint64_t id) {
+    stage_.disturb(jobs_.at(id).name.substr(kNamePrefix.size()));
+}
+
 void SimulatedSlurm::preempt(std::uint32_t node) {
     if (const auto id = nodes_[node].job; id && jobs_.at(*id).state == "RUNNING") {
+        disturb(*id);
         terminate(*id, stage_.chance(2) ? "PREEMPTED" : "TIMEOUT", 60'000);
     }
 }
@@ -345,6 +357,7 @@ void SimulatedSlurm::cancel_outside(const std::string& name) {
     for (const auto& [id, job] : jobs_) {
         if (job.name == name && !has_ended(job.state) && job.ending.empty()) {
             cancelled_outside_.insert(name);
+            disturb(id);
             cancel(id, "CANCELLED");
         }
     }

@@ -90,6 +90,7 @@ class SimulatedSlurm {
     void on_exit(std::uint64_t id);
     void end(std::uint64_t id, const std::string& state);
     void forget(std::uint64_t id);
+    void disturb(std::uint64_t id);
     [[nodiscard]] bool is_cut(const Node& node) const { return stage_.now() < node.cut_until; }
     void lose_node(std::uint32_t number, Millis seen);
     void register_node(std::uint32_t number);

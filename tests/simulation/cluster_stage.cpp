@@ -128,7 +128,8 @@ void Process::run_ready() {
     for (;;) {
         try {
             io().restart();
-            io().poll();
+            while (alive_ && io().poll_one() > 0) {
+            }
             return;
         } catch (const Killed&) {
             return;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <queue>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,10 @@ class Stage {
     void tell(const std::string& what) const;
     void violate(const std::string& what);
 
+    /// Something has happened to what runs under this name, JOB-ATTEMPT: it may be replaced.
+    void disturb(const std::string& name) { disturbed_.insert(name); }
+    [[nodiscard]] bool is_disturbed(const std::string& name) const { return disturbed_.contains(name); }
+
     void add(std::shared_ptr<Process> process) { processes_.push_back(std::move(process)); }
     /// Goes to the next event or timer. False: nothing is left to happen.
     bool step();
@@ -65,6 +70,7 @@ class Stage {
     std::uint64_t order_ = 0;
     std::priority_queue<Event> events_;
     std::vector<std::shared_ptr<Process>> processes_;
+    std::set<std::string> disturbed_;
 };
 
 /// A process with an io_context of its own. A stopped one does nothing, and finds later what has come meanwhile.

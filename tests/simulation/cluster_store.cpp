@@ -123,6 +123,9 @@ bool StoreDisk::is_open(const std::string& job, std::uint64_t attempt) const {
 
 void StoreDisk::note(const StoredJob& job) {
     known_[job.job.id] = {job.job.attempt, job.attempt_received, !job.attempt_token.empty()};
+    if (!job.attempt_place.empty()) {
+        placed_.insert({job.job.id, job.job.attempt});
+    }
 }
 
 void StoreDisk::before_commit() {

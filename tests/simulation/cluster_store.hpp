@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,10 @@ class StoreDisk {
 
     /// Of the running attempt of a job, in the store: the number of its relay's last message.
     [[nodiscard]] std::uint64_t received(const std::string& job, std::uint64_t attempt) const;
+    /// Slurm's id of the attempt's job has been stored.
+    [[nodiscard]] bool had_place(const std::string& job, std::uint64_t attempt) const {
+        return placed_.contains({job, attempt});
+    }
     /// The store knows of no end of the attempt.
     [[nodiscard]] bool is_open(const std::string& job, std::uint64_t attempt) const;
 
@@ -59,6 +64,7 @@ class StoreDisk {
     bool before_ = false;
     bool full_ = false;
     std::map<std::string, Known> known_;
+    std::set<std::pair<std::string, std::uint64_t>> placed_;
 };
 
 /// What one run of the service has of it.

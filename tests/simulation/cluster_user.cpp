@@ -1,5 +1,6 @@
 #include "tests/simulation/cluster_user.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "api/job_spec_json.hpp"
@@ -35,6 +36,10 @@ void User::draw_orders() {
     if (stage_.chance(6)) {
         orders_.emplace_back("delete");
     }
+}
+
+bool User::pauses() const {
+    return std::ranges::find(orders_, "pause") != orders_.end();
 }
 
 void User::begin() {

@@ -27,6 +27,7 @@ class User {
     [[nodiscard]] bool accepted() const { return accepted_; }
     [[nodiscard]] bool deleted() const { return deleted_; }
     [[nodiscard]] bool cancelled() const { return cancelled_; }
+    [[nodiscard]] bool pauses() const;
     /// Asked for, answered or not.
     [[nodiscard]] bool asked_to_cancel() const { return asked_to_cancel_; }
 

@@ -79,7 +79,7 @@ class Cluster {
             }
         }
         if (stage_.result.violations.empty()) {
-            check_cluster(stage_, disk_.store(), folders_, said_, users_, slurm_);
+            check_cluster(stage_, disk_, folders_, said_, users_, slurm_);
             check_tokens();
         }
         stage_.result.virtual_seconds = static_cast<double>(stage_.now() - begin) / 1000;

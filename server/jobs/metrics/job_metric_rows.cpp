@@ -51,14 +51,16 @@ auto of_disks(std::uint64_t DiskUsage::* value) {
 }
 
 auto of_links(std::uint64_t LinkCounts::* value) {
-    return [value](const ServiceCounts& counts) {
-        return counts.links ? MetricSamples(*counts.links.*value) : MetricSamples();
-    };
+    return [value](const ServiceCounts& counts) { return MetricSamples(counts.links.*value); };
 }
 
 MetricSamples attempts_by_node(const ServiceCounts& counts) {
     std::vector<MetricSample> samples;
-    for (const auto& [node, attempts] : counts.links ? counts.links->nodes : std::map<std::string, std::uint64_t>()) {
+    if (!counts.machine.empty()) {
+        const auto busy = counts.slots.find("busy");
+        samples.push_back({{counts.machine}, busy == counts.slots.end() ? 0 : busy->second});
+    }
+    for (const auto& [node, attempts] : counts.links.nodes) {
         samples.push_back({{node}, attempts});
     }
     return samples;
@@ -129,8 +131,8 @@ std::vector<MetricRow<ServiceCounts>> service_rows() {
             "Messages to relays that wait for an acknowledgement, because a relay is not there or has not answered.",
             gauge, of_links(&LinkCounts::unacknowledged)),
         Row("distilld_node_attempts",
-            "Attempts of jobs that run on a node of the cluster, as Slurm listed them when it was last asked.", gauge,
-            {"node"}, attempts_by_node),
+            "Attempts of jobs that run on each machine: on a cluster, as Slurm listed them when it was last asked.",
+            gauge, {"node"}, attempts_by_node),
         Row("distilld_build_info", "Version of the running program; always 1.", gauge, {"version"}, build_info),
     };
 }

@@ -71,7 +71,8 @@ struct ServiceCounts {
     Histogram queue_waits;                                 ///< seconds
     std::map<LabelValues, double> http_requests;           ///< by code, method, route
     std::map<LabelValues, Histogram> http_durations;       ///< seconds, by code, route
-    std::optional<LinkCounts> links;                       ///< nullopt: all workers are children
+    LinkCounts links;                                      ///< to workers on other machines
+    std::string machine;                                   ///< that all workers run on; empty: nodes of a cluster
 };
 
 }  // namespace distilld

@@ -57,8 +57,17 @@ TEST(JobMetricRows, WhatAnEndpointWasAskedAndSaidGoesOnOverTheJobsRuns) {
     EXPECT_THAT(metrics->text(), Not(HasSubstr("job_id")));
 }
 
-TEST(JobMetricRows, LinksToRelaysAreThoseOfAClusterAlone) {
-    EXPECT_THAT(std::make_shared<JobMetrics>(JobMetricsOptions{})->text(), Not(HasSubstr("distilld_relay_conn")));
+TEST(JobMetricRows, AttemptsOfThisMachineAreItsBusySlots) {
+    JobMetricsOptions options;
+    options.machine = "here";
+    const auto metrics = std::make_shared<JobMetrics>(options);
+    EXPECT_EQ(sample(metrics->text(), R"(distilld_node_attempts{node="here"})"), 0);
+    metrics->update([](ServiceCounts& counts) { counts.slots = {{"busy", 3}, {"free", 1}}; });
+    EXPECT_EQ(sample(metrics->text(), R"(distilld_node_attempts{node="here"})"), 3);
+    EXPECT_EQ(sample(metrics->text(), "distilld_relays_connected"), 0);
+}
+
+TEST(JobMetricRows, LinksToRelaysAreCounted) {
     JobMetricsOptions options;
     LinkCounts counts{7, 2, 3, 40, {{"n1", 2}, {"n2", 1}}};
     options.links = [&counts] { return counts; };

@@ -87,10 +87,11 @@ TEST_F(RemoteWorkerTest, CountsConnectionsAndMessages) {
     EXPECT_THAT(counts(), ElementsAre(2, 1, 1, 0));
     worker->send(CheckpointCommand{});
     port->disconnect(connection);
-    worker.reset();
-    port.reset();
+    EXPECT_THAT(counts(), ElementsAre(2, 1, 0, 1));
+    place->go("it is gone");
     turn();
-    EXPECT_THAT(counts(), ElementsAre(2, 1, 0, 0)) << "a run that is gone waits for nothing";
+    worker.reset();
+    EXPECT_THAT(counts(), ElementsAre(2, 1, 0, 0)) << "an attempt that is over waits for nothing";
 }
 
 TEST_F(RemoteWorkerTest, GivesTheKeysOfTheJob) {
