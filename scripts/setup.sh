@@ -232,6 +232,7 @@ test_packages=(
     matplotlib                                                    # renders panels as images
     openai standardwebhooks                                       # drive the service as its users do
     orjson                                                        # the reference for decoding
+    aiohttp                                                       # connects the relays of bench/cluster_scale.py
     jsonschema openapi-spec-validator schemathesis                # check the service against api/openapi.yaml
     playwright                                                    # drives chromium on the page
 )
