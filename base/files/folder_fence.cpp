@@ -133,6 +133,12 @@ Result<std::optional<FolderFence>> FolderFence::try_take(const fs::path& folder,
     return std::optional(std::move(fence));
 }
 
+FolderFence FolderFence::held_by(fs::path folder, const JobAttempt& attempt, std::string holder) {
+    FolderFence fence(std::move(folder), {.job = attempt.job, .attempt = attempt.number, .holder = std::move(holder)});
+    fence.is_another_s_ = true;
+    return fence;
+}
+
 Result<void> FolderFence::commit(const std::function<Result<void>()>& change, std::chrono::nanoseconds timeout) {
     if (Result<void> made = make_folders(folder_); !made) {
         return made;
@@ -151,6 +157,9 @@ Result<void> FolderFence::commit(const std::function<Result<void>()>& change, st
     if (*now && (*now)->holder != mine_.holder) {
         *lost_ = true;
         return replaced_error(folder_.string(), attempt_of(mine_), attempt_of(**now));
+    }
+    if (!*now && is_another_s_) {
+        return io_error((folder_ / kFence).string() + ": is missing; rank 0 of this run writes it");
     }
     if (!*now) {  // somebody has removed the folder, or what is in it
         if (Result<void> written = write(); !written) {

@@ -48,6 +48,11 @@ class FolderFence {
     static Result<std::optional<FolderFence>> try_take(const std::filesystem::path& folder, const JobAttempt& attempt,
                                                        EarlierAttempt earlier = EarlierAttempt::replaced);
 
+    /// The fence of another process of this run, which has the folder for as long as this is used. Its commit() changes
+    /// nothing once that process has lost the folder, and cannot take it.
+    [[nodiscard]] static FolderFence held_by(std::filesystem::path folder, const JobAttempt& attempt,
+                                             std::string holder);
+
     /// Calls `change`, which should take little time, if the folder is still ours; creates a missing folder. If it is
     /// not, an error that names the owner, and is_lost() from then on. Any thread, but not inside `change`. Waits at
     /// most `timeout` for the lock.
@@ -70,6 +75,7 @@ class FolderFence {
     FenceRecord mine_;
     Descriptor held_;  ///< locked; of the file that write() has made
     bool has_replaced_ = false;
+    bool is_another_s_ = false;                                                             ///< see held_by()
     std::unique_ptr<std::atomic<bool>> lost_ = std::make_unique<std::atomic<bool>>(false);  ///< may be moved
 };
 

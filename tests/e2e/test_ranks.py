@@ -64,6 +64,18 @@ def test_ranks_and_replicas_give_the_bits_of_one(distilld, spec, alone, tmp_path
     assert tokens in jobs.trained_tokens(spec["dataset"]["train"], STEPS * 8 * 2), run.describe()
 
 
+def test_ranks_fill_a_store(distilld, spec, tmp_path):
+    hashes = []
+    for ranks in (1, 2):
+        folder = tmp_path / str(ranks)
+        folder.mkdir()
+        filled = jobs.changed(of(spec, folder / "student", ranks=ranks), {"/teacher/store": str(folder / "store")})
+        distilld.run("run", jobs.write_spec(folder / "spec.json", filled))
+        hashes.append(hash_of(folder / "student"))
+        assert list((folder / "store").glob("**/*shard*")), "answers are kept"
+    assert hashes[0] == hashes[1]
+
+
 def test_torchrun_starts_ranks(distilld, spec, alone, programs, port, tmp_path):
     file = jobs.write_spec(tmp_path / "spec.json", of(spec, tmp_path / "student"))
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python", "--rdzv-backend", "c10d"]

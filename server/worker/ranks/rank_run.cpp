@@ -57,6 +57,7 @@ Result<void> check_ranks(const RankExchange* ranks, const JobSpec& spec) {
 std::string words_to_ranks(const PreparedRun& run) {
     return to_text(json::object{{"identity", identity_of(run)},
                                 {"resumed_from", run.resumed_from},
+                                {"holder", run.fences.empty() ? std::string() : run.fences.front().holder()},
                                 {"shard_optimizer", run.spec.training.shard_optimizer}});
 }
 
@@ -66,12 +67,16 @@ Result<std::string> read_words_to_ranks(const std::string& words, PreparedRun& r
     const json::value* identity = told != nullptr ? told->if_contains("identity") : nullptr;
     const json::value* checkpoint = told != nullptr ? told->if_contains("resumed_from") : nullptr;
     const json::value* shard = told != nullptr ? told->if_contains("shard_optimizer") : nullptr;
+    const json::value* holder = told != nullptr ? told->if_contains("holder") : nullptr;
     if (identity == nullptr || !identity->is_string() || checkpoint == nullptr || !checkpoint->is_string() ||
-        shard == nullptr || !shard->is_bool()) {
+        shard == nullptr || !shard->is_bool() || holder == nullptr || !holder->is_string()) {
         return Error{ErrorKind::internal, "rank 0 did not say what run this is"};
     }
     run.resumed_from = checkpoint->get_string();
     run.spec.training.shard_optimizer = shard->get_bool();
+    if (const std::string name(holder->get_string()); !name.empty()) {
+        run.fences.push_back(FolderFence::held_by(run.spec.output, run.attempt, name));
+    }
     std::string of_run(identity->get_string());
     adopt_decisions(of_run, run.spec);
     run.spec.dataset.overflow = effective_overflow(run.spec.dataset);

@@ -78,6 +78,23 @@ TEST_F(FolderFenceTest, ALaterAttemptOfTheJobNeedNotWait) {
     EXPECT_TRUE(second->commit(change_));
 }
 
+TEST_F(FolderFenceTest, AnotherProcessOfTheRunCommitsWhileItsHolderHasTheFolder) {
+    auto first = take("job-a", 1);
+    ASSERT_TRUE(first);
+    auto beside = FolderFence::held_by(folder_.path(), {"job-a", 1}, first->holder());
+    EXPECT_TRUE(beside.commit(change_));
+    EXPECT_TRUE(first->commit(change_)) << "it is still the first one's";
+    const auto second = take("job-a", 2);
+    ASSERT_TRUE(second);
+    EXPECT_THAT(beside.commit(change_).error().message, HasSubstr("attempt 1 of job-a was replaced by attempt 2"));
+    EXPECT_TRUE(beside.is_lost());
+    EXPECT_EQ(changes_, 2);
+    fs::remove(folder_ / kFile);
+    EXPECT_THAT(beside.commit(change_).error().message, HasSubstr("is missing; rank 0 of this run writes it"));
+    EXPECT_FALSE(fs::exists(folder_ / kFile)) << "it does not take the folder";
+    EXPECT_EQ(changes_, 2);
+}
+
 TEST_F(FolderFenceTest, AnEarlierAttemptThatRunsMaySaveItsLastStep) {
     int ready[2];
     ASSERT_EQ(::pipe(ready), 0);
