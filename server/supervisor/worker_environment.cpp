@@ -39,9 +39,9 @@ constexpr std::string_view kNames[] = {
 };
 /// Variables of libraries that a worker links or loads, and of tools that inspect it.
 constexpr std::string_view kPrefixes[] = {
-    "LC_",     "OMP_",    "GOMP_",     "KMP_",    "MKL_",  "OPENBLAS_", "DNNL_",    "ONEDNN_",
-    "CUDA_",   "CUBLAS_", "CUDNN_",    "NVIDIA_", "NCCL_", "TORCH_",    "PYTORCH_", "ATEN_",
-    "MASTER_", "MALLOC_", "SSL_CERT_", "ASAN_",   "LSAN_", "TSAN_",     "UBSAN_",
+    "LC_",   "OMP_",    "GOMP_",   "KMP_",      "MKL_",  "OPENBLAS_", "DNNL_",  "ONEDNN_",
+    "CUDA_", "CUBLAS_", "CUDNN_",  "NVIDIA_",   "NCCL_", "GLOO_",     "TORCH_", "PYTORCH_",
+    "ATEN_", "MASTER_", "MALLOC_", "SSL_CERT_", "ASAN_", "LSAN_",     "TSAN_",  "UBSAN_",
 };
 
 bool is_passed_on(std::string_view name) {

@@ -33,15 +33,17 @@ std::string spec_with(const std::string& members) {
 }
 
 TEST(WorkerEnvironment, PassesOnWhatAWorkerNeedsAndTheKeyOfItsJob) {
-    for (const char* name : {"OMP_NUM_THREADS", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_KEYS_DIR",
-                             "DISTILLD_TEACHER_HOSTS", "DISTILLD_API_KEY", "DISTILLD_ADMIN_KEY", "DISTILLD_KEY_A",
-                             "DISTILLD_KEY_AB", "AWS_SECRET_ACCESS_KEY", "OMPX", "LANGX", "SHELL_LIKE"}) {
+    for (const char* name :
+         {"OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_KEYS_DIR",
+          "DISTILLD_TEACHER_HOSTS", "DISTILLD_API_KEY", "DISTILLD_ADMIN_KEY", "DISTILLD_KEY_A", "DISTILLD_KEY_AB",
+          "AWS_SECRET_ACCESS_KEY", "OMPX", "LANGX", "SHELL_LIKE"}) {
         ::setenv(name, "ours", 1);
     }
     const std::vector<std::string> settings{"OMP_NUM_THREADS=2"};
     const auto plain = environment_for(spec_with(""), settings);
-    EXPECT_THAT(plain, ::testing::IsSupersetOf({"OMP_NUM_THREADS=2", "LC_ALL=ours", "CUDA_VISIBLE_DEVICES=ours",
-                                                "DISTILLD_KEYS_DIR=ours", "DISTILLD_TEACHER_HOSTS=ours"}));
+    EXPECT_THAT(plain, ::testing::IsSupersetOf({"OMP_NUM_THREADS=2", "GLOO_SOCKET_IFNAME=ours", "LC_ALL=ours",
+                                                "CUDA_VISIBLE_DEVICES=ours", "DISTILLD_KEYS_DIR=ours",
+                                                "DISTILLD_TEACHER_HOSTS=ours"}));
     EXPECT_THAT(plain, Contains(::testing::StartsWith("PATH=")));
     EXPECT_THAT(plain, Not(Contains("OMP_NUM_THREADS=ours")));
     for (const char* name :
@@ -57,9 +59,10 @@ TEST(WorkerEnvironment, PassesOnWhatAWorkerNeedsAndTheKeyOfItsJob) {
         environment_for(spec_with(R"("teacher":{"endpoints":["http://t"],"api_key_env":"AWS_SECRET_ACCESS_KEY"})"));
     EXPECT_THAT(sly, Not(Contains("AWS_SECRET_ACCESS_KEY=ours")));
     EXPECT_THAT(environment_for("no JSON"), Not(Contains("DISTILLD_KEY_A=ours")));
-    for (const char* name : {"OMP_NUM_THREADS", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_KEYS_DIR",
-                             "DISTILLD_TEACHER_HOSTS", "DISTILLD_API_KEY", "DISTILLD_ADMIN_KEY", "DISTILLD_KEY_A",
-                             "DISTILLD_KEY_AB", "AWS_SECRET_ACCESS_KEY", "OMPX", "LANGX", "SHELL_LIKE"}) {
+    for (const char* name :
+         {"OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_KEYS_DIR",
+          "DISTILLD_TEACHER_HOSTS", "DISTILLD_API_KEY", "DISTILLD_ADMIN_KEY", "DISTILLD_KEY_A", "DISTILLD_KEY_AB",
+          "AWS_SECRET_ACCESS_KEY", "OMPX", "LANGX", "SHELL_LIKE"}) {
         ::unsetenv(name);
     }
 }
