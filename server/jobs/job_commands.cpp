@@ -274,7 +274,7 @@ JobOutcome JobManager::Core::revive(const std::string& id, PreparedSpec prepared
     if (!ended->task_of.empty() && !table.intent(ended->task_of)) {
         return outcome_of(JobVerdict::not_runnable, array_has_ended(ended->task_of));
     }
-    const PathClaims claims{std::move(prepared.claims), ended->owner, false, array_of(*ended)};
+    const PathClaims claims{std::move(prepared.claims), ended->owner_id, false, array_of(*ended)};
     if (const auto taken = table.conflict(claims, id)) {
         return outcome_of(taken->ended ? JobVerdict::not_runnable : JobVerdict::output_in_use, claim_violation(*taken));
     }

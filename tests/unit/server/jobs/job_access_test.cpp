@@ -172,6 +172,20 @@ TEST(Submissions, IsAskedForOnceMoreWhenTheJobBegins) {
     EXPECT_EQ(resumed.violations.violations.at(0).code, "path_not_allowed");
 }
 
+TEST(Submissions, GoOnWhereAnotherJobOfTheirOwnerHasWritten) {
+    test::World world(test::brisk());
+    std::string id;
+    for (int i = 0; i < 2; ++i) {
+        SubmitRequest request{test::spec_text("out"), "", false};
+        request.owner = http::Caller{"ada", http::Role::submit, "key-a"};
+        id = test::await(world.manager->submit(request)).job.id;
+        static_cast<void>(world.fleet.next());
+        EXPECT_EQ(test::await(world.manager->command(id, job_verb("cancel"))).kind, JobVerdict::accepted);
+        static_cast<void>(test::wait_for_state(*world.manager, id, api::JobState::cancelled));
+    }
+    EXPECT_EQ(test::await(world.manager->command(id, job_verb("resume"))).kind, JobVerdict::accepted);
+}
+
 TEST(Submissions, F4WhatTakesLongToJudgeHoldsUpNobody) {
     std::promise<void> asked;
     std::promise<void> release;
