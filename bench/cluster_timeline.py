@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import datetime
 import json
+import os
 import pathlib
 import random
 import socket
@@ -44,6 +45,9 @@ class Service:
         flags = ["--launcher", "slurm", "--launcher-url", f"http://{listen}"] if cluster else ["--slots", str(nodes)]
         command = [program, "serve", "--listen", listen, "--data-dir", folder, *flags]
         environment = cluster.environment() if cluster else None
+        if not cluster:  # as many cores as nodes, which the slots divide
+            cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:nodes]))
+            command = ["taskset", "--cpu-list", cores, *command]
         log = folder.with_suffix(".log").open("w")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
         for line in self.process.stdout:
