@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kEntriesBetweenLooks = 256;  // entries between two looks at the clock
 
-struct CloseFolder {
+struct CloseListing {
     void operator()(DIR* folder) const { ::closedir(folder); }
 };
 
@@ -93,7 +93,7 @@ class Search {
         if (!opened) {
             return opened.error();
         }
-        const std::unique_ptr<DIR, CloseFolder> open(::fdopendir(opened->get()));
+        const std::unique_ptr<DIR, CloseListing> open(::fdopendir(opened->get()));
         if (!open) {
             return cannot_read();
         }
