@@ -84,6 +84,17 @@ async def wait_until_busy(slurm, nodes):
         await asyncio.sleep(0.2)
 
 
+def nodes_of(service, slurm):
+    """The answer about nodes, once the newest list of Slurm is not older than the running jobs."""
+    deadline = time.monotonic() + 30
+    while True:
+        listed = service.get("/v1/nodes")["data"]
+        busy = sum(len(node["jobs"]) for node in listed)
+        if busy >= slurm.connected() or time.monotonic() > deadline:
+            return len(listed), busy
+        time.sleep(0.5)
+
+
 async def measure(service, slurm, ids, seconds):
     loop = asyncio.get_running_loop()
     count = lambda: sum(last_event(service, job) for job in ids)  # noqa: E731
@@ -115,9 +126,8 @@ async def run(arguments, folder):
         ids = await loop.run_in_executor(None, submit_all, service, data, folder, count)
         await wait_until_busy(slurm, arguments.nodes)
         found = await measure(service, slurm, ids, arguments.seconds)
-        listed = (await loop.run_in_executor(None, service.get, "/v1/nodes"))["data"]
-        busy = sum(len(node["jobs"]) for node in listed)
-        return {"cores": os.cpu_count(), "idle": idle, "jobs": count, "nodes": len(listed), "busy": busy, **found}
+        nodes, busy = await loop.run_in_executor(None, nodes_of, service, slurm)
+        return {"cores": os.cpu_count(), "idle": idle, "jobs": count, "nodes": nodes, "busy": busy, **found}
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -21,7 +21,8 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def service(distilld, cluster, tmp_path):
-    return OnSlurm(distilld, cluster, tmp_path)
+    yield OnSlurm(distilld, cluster, tmp_path)
+    cluster.clear()
 
 
 @pytest.fixture

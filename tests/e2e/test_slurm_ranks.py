@@ -28,7 +28,8 @@ def cluster(tmp_path_factory):
 @pytest.fixture
 def service(distilld, cluster, tmp_path):
     # The names of virtual nodes have no addresses.
-    return OnSlurm(distilld, cluster, tmp_path, MASTER_ADDR="127.0.0.1")
+    yield OnSlurm(distilld, cluster, tmp_path, MASTER_ADDR="127.0.0.1")
+    cluster.clear()
 
 
 @pytest.fixture(scope="module")
