@@ -153,11 +153,11 @@ class SimulatedSlurm:
 
     def lines(self):
         for job, (name, node, _, _) in self.running.items():
-            yield f"{job}|RUNNING|{node}|{name}\n"
+            yield f"{job}|RUNNING|{node}|None|{name}\n"
         for job, name, _, _ in self.waiting:
-            yield f"{job}|PENDING||{name}\n"
+            yield f"{job}|PENDING||Resources|{name}\n"
         for job, (name, state) in list(self.gone.items())[-100:]:
-            yield f"{job}|{state}||{name}\n"
+            yield f"{job}|{state}||None|{name}\n"
 
     def cancel(self, job):
         if job in self.running:

@@ -141,7 +141,8 @@ CommandAnswer SimulatedSlurm::list() {
         job.omitted = !job.omitted && !has_ended(job.state) && stage_.chance(40);
         if (!job.omitted) {
             const std::string node = job.node ? "n" + std::to_string(*job.node) : "";
-            answer.text += std::to_string(id) + "|" + job.state + "|" + node + "|" + job.name + "\n";
+            const std::string why = job.state == "PENDING" ? "Resources" : "None";
+            answer.text += std::to_string(id) + "|" + job.state + "|" + node + "|" + why + "|" + job.name + "\n";
         }
     }
     return answer;
