@@ -34,8 +34,8 @@ class ServiceStore final : public JobStore {
   public:
     ServiceStore(StoreDisk& disk, const Process& service) : disk_(disk), service_(service) {}
 
-    std::uint64_t create(const StoredJob& job, std::span<const api::JobEvent> events) override {
-        return commit([&] { return inner().create(job, events); });
+    std::vector<std::uint64_t> create_all(std::span<const NewJob> jobs) override {
+        return commit([&] { return inner().create_all(jobs); });
     }
     std::uint64_t append_events(std::string_view id, std::span<const api::JobEvent> events,
                                 const JobChange& change) override {
@@ -58,8 +58,8 @@ class ServiceStore final : public JobStore {
     bool set_metadata(std::string_view id, const std::map<std::string, std::string>& metadata) override {
         return commit([&] { return inner().set_metadata(id, metadata); });
     }
-    bool remove(std::string_view id) override {
-        return commit([&] { return inner().remove(id); });
+    bool remove_all(std::span<const std::string> ids) override {
+        return commit([&] { return inner().remove_all(ids); });
     }
     void try_write() override {
         commit([&] { return inner().try_write(), 0; });
