@@ -10,7 +10,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr std::uint32_t kStepsPerCheckpoint = 4;
+constexpr std::uint32_t kStepsOfACheckpoint = 4;
 
 class SimulatedWorker final : public WorkerProcess {
   public:
@@ -120,7 +120,7 @@ void Training::train() {
         say(LogEvent{"info", line});
     }
     const bool last = step_ == stage_.options().steps;
-    if (last || std::exchange(checkpoint_due_, false) || step_ % kStepsPerCheckpoint == 0) {
+    if (last || std::exchange(checkpoint_due_, false) || step_ % kStepsOfACheckpoint == 0) {
         if (!commit(last)) {
             return;
         }

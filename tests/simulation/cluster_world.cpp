@@ -23,7 +23,7 @@ namespace distilld::test {
 namespace {
 
 /// From the last fault on, all jobs must end.
-constexpr Millis kHorizon = 2 * 3'600'000;
+constexpr Millis kLatestEnd = 2 * 3'600'000;
 
 std::unique_ptr<JobStore> memory_store() {
     auto store = open_sqlite_job_store(":memory:");
@@ -74,7 +74,7 @@ class Cluster {
             if (looked > quiet && is_over()) {
                 break;
             }
-            if (looked > quiet + kHorizon) {
+            if (looked > quiet + kLatestEnd) {
                 stage_.violate("no end within two hours of the last fault: " + what_is_left());
             }
         }
