@@ -6,6 +6,6 @@
 #   DISTILLD_TRACE=1 scripts/simulate-cluster.sh 1 SEED   what happens with one seed
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-"$root/scripts/build.sh" release simulation >&2
-DISTILLD_SEEDS=${1:-10000} DISTILLD_FIRST_SEED=${2:-1} "$root/build/release/bin/simulation" \
+"$root/scripts/build.sh" release cluster_simulation >&2
+DISTILLD_SEEDS=${1:-10000} DISTILLD_FIRST_SEED=${2:-1} "$root/build/release/bin/cluster_simulation" \
     --gtest_filter=ClusterFaults.LoseNoJobAndDoubleNothing
