@@ -10,7 +10,7 @@ it measures for so many seconds
 
 - the service's memory: resident (rss_mb), shared pages divided among their users (pss_mb), its own (anonymous_mb),
 - its share of a core (service_share_of_a_core), and that of the commands which it runs (commands_share_of_a_core),
-- messages of the relays and events in the histories per second, and the time of a request for a job's state.
+- messages of the relays and events in the histories per second.
 
 With --job-seconds, each job ends after so long, and the next one starts.
 """

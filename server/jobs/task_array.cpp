@@ -4,6 +4,7 @@
 
 #include "api/job_spec_json.hpp"
 #include "api/spec_fields.hpp"
+#include "base/utf8.hpp"
 #include "server/jobs/store/event_records.hpp"
 
 namespace distilld {
@@ -12,7 +13,7 @@ namespace {
 /// A name of a job may not be longer.
 std::string name_of_task(const std::string& name, std::uint32_t task) {
     const std::string ending = " task " + std::to_string(task);
-    return name.substr(0, api::kMaxJobName - ending.size()) + ending;
+    return std::string(cut_utf8(name, api::kMaxJobName - ending.size())) + ending;
 }
 
 }  // namespace

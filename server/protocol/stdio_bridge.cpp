@@ -8,7 +8,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
+
+#include "base/files/files.hpp"
 
 namespace distilld {
 namespace {
@@ -17,26 +20,15 @@ Error bridge_error(const std::string& what) {
     return io_error("stdin and stdout cannot be the worker's channel: " + what + ": " + std::strerror(errno));
 }
 
-bool write_whole(int to, const char* bytes, std::size_t size) {
-    while (size > 0) {
-        const ssize_t written = ::write(to, bytes, size);
-        if (written < 0 && errno == EINTR) {
-            continue;
-        }
-        if (written <= 0) {
-            return false;
-        }
-        bytes += written;
-        size -= static_cast<std::size_t>(written);
-    }
-    return true;
-}
-
 /// False: there is no more, or nobody takes it.
 bool copy_some(int from, int to) {
     std::array<char, 16384> bytes{};
     const ssize_t got = ::read(from, bytes.data(), bytes.size());
-    return (got < 0 && errno == EINTR) || (got > 0 && write_whole(to, bytes.data(), static_cast<std::size_t>(got)));
+    if (got <= 0) {
+        return got < 0 && errno == EINTR;
+    }
+    const std::span taken(bytes.data(), static_cast<std::size_t>(got));
+    return write_all(to, std::as_bytes(taken), "the worker's channel").has_value();
 }
 
 /// Until the worker's end is closed, or the parent does not read.

@@ -41,12 +41,6 @@ std::string new_token() {
     return "dt_" + hex(bytes);
 }
 
-std::string hash_of_token(const std::string& token) {
-    Sha256 hash;
-    hash.add(std::span<const char>(token));
-    return hash.hex();
-}
-
 /// The state of a worker, which connections of its relay may still hold when it is gone.
 class RemoteRun final : public AttemptPort {
   public:
@@ -317,7 +311,7 @@ Result<WorkerExit> conclude_remote(RemoteRun& run) {
 /// An error: it cannot be begun.
 asio::awaitable<Result<void>> begin_place(std::shared_ptr<RemoteRun> run, RemoteAttempts& attempts) {
     RelayOrder order{run->options.attempt, new_token()};
-    run->token_hash = hash_of_token(order.token);
+    run->token_hash = sha256_text(order.token);
     if (!run->options.record->set_token(run->token_hash)) {
         co_return io_error("the job store cannot be written, so no worker is started");
     }

@@ -24,7 +24,7 @@ struct Allocation {
     std::filesystem::path srun;
 };
 
-/// From Slurm's variables. `host` is MASTER_ADDR, or the address from which this node reaches the second one, or else
+/// From Slurm's variables. `host` is MASTER_ADDR, or the address from which this node reaches the last one, or else
 /// its name. Looks up names, which blocks. The error names the variable or the program.
 [[nodiscard]] Result<Allocation> read_allocation(const Variables& variables);
 

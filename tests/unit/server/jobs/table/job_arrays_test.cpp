@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/utf8.hpp"
 #include "server/jobs/table/job_table.hpp"
 #include "server/jobs/task_array.hpp"
 #include "tests/unit/server/jobs/fake_worker.hpp"
@@ -293,6 +294,24 @@ TEST(ArrayNames, AreNotTooLong) {
     first.spec = std::make_shared<const JobSpec>(spec);
     const auto jobs = with_its_tasks(first, make_job_id);
     EXPECT_EQ(jobs[1].stored.job.name, std::string(121, 'n') + " task 1");
+}
+
+TEST(Arrays, NamesAreCutBetweenTwoCharacters) {
+    JobSpec spec;
+    spec.tasks = 2;
+    for (int i = 0; i < 60; ++i) {
+        spec.name += "é";  // two bytes each
+    }
+    StoredJob first;
+    first.job.id = "job-a";
+    for (const std::string start : {"", "x"}) {
+        JobSpec named = spec;
+        named.name = start + spec.name + "long";
+        first.spec = std::make_shared<const JobSpec>(named);
+        const auto name = with_its_tasks(first, [] { return std::string("job-b"); }).at(1).stored.job.name;
+        EXPECT_EQ(to_valid_utf8(name), name);
+        EXPECT_TRUE(name.ends_with("é task 1")) << name;
+    }
 }
 
 }  // namespace
