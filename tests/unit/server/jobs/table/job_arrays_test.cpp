@@ -296,17 +296,17 @@ TEST(ArrayNames, AreNotTooLong) {
     EXPECT_EQ(jobs[1].stored.job.name, std::string(121, 'n') + " task 1");
 }
 
-TEST(Arrays, NamesAreCutBetweenTwoCharacters) {
+TEST(NamesOfTasks, AreCutBetweenTwoCharacters) {
     JobSpec spec;
     spec.tasks = 2;
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < 63; ++i) {
         spec.name += "é";  // two bytes each
     }
     StoredJob first;
     first.job.id = "job-a";
     for (const std::string start : {"", "x"}) {
         JobSpec named = spec;
-        named.name = start + spec.name + "long";
+        named.name = start + spec.name;
         first.spec = std::make_shared<const JobSpec>(named);
         const auto name = with_its_tasks(first, [] { return std::string("job-b"); }).at(1).stored.job.name;
         EXPECT_EQ(to_valid_utf8(name), name);
