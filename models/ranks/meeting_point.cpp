@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -133,10 +134,9 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankPlace& place, bool serves, 
 }
 
 std::set<int> connected_sockets() {
-    constexpr long kMostFiles = 65'536;
-    const auto files = static_cast<int>(std::min(::sysconf(_SC_OPEN_MAX), kMostFiles));
     std::set<int> connected;
-    for (int socket = 0; socket < files; ++socket) {
+    for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
+        const int socket = std::stoi(file.path().filename());
         if (port_of_peer(socket)) {
             connected.insert(socket);
         }

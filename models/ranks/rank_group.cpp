@@ -29,7 +29,9 @@ constexpr const char* kProtocol = "distilld ranks 1";
 constexpr const char* kStop = "stop";
 /// The first verdict about a loss.
 constexpr const char* kVerdict = "verdict";
-constexpr milliseconds kConnectTimeout{2'000};
+/// c10d looks the peer's name up while it connects, which takes 5 s and more where no name server answers.
+constexpr milliseconds kFirstConnectTimeout{2'000};
+constexpr milliseconds kLastConnectTimeout{30'000};
 constexpr milliseconds kPoll{100};
 /// Of a call that waits for another rank: its heartbeats say whether to go on waiting.
 constexpr milliseconds kWithoutEnd = std::chrono::hours(24 * 365);
@@ -70,18 +72,8 @@ class GlooGroup final : public RankGroup {
     Result<void> join(const std::function<bool()>& cancelled) {
         try {
             const Clock::time_point deadline = Clock::now() + patience_.join;
-            const bool serves = place_.rank == 0 && !place_.hosted;
-            while (!store_) {
-                try {
-                    store_ = open_store(place_, serves, kConnectTimeout);
-                } catch (const std::exception&) {
-                    if (serves || Clock::now() >= deadline) {
-                        throw;
-                    }
-                }
-                if (cancelled && cancelled()) {
-                    return stopped();
-                }
+            if (!connect(store_, place_.rank == 0 && !place_.hosted, deadline, cancelled)) {
+                return stopped();
             }
             if (Result<void> met = meet(deadline, cancelled); !met) {
                 return met;
@@ -93,7 +85,9 @@ class GlooGroup final : public RankGroup {
                                                            static_cast<int>(place_.count), std::move(options));
             group_->setTimeout(kWithoutEnd);
             limit_silence(before, patience_.link);
-            watched_ = open_store(place_, false, kConnectTimeout);
+            if (!connect(watched_, false, deadline, cancelled)) {
+                return stopped();
+            }
             limit_waits(place_);
             watching_ = std::jthread([this] { watch(); });
             return {};
@@ -165,6 +159,26 @@ class GlooGroup final : public RankGroup {
     static std::string key(const char* name, std::uint32_t rank) { return name + ("/" + std::to_string(rank)); }
 
     [[nodiscard]] std::string name_of(std::uint32_t rank) const { return name_of_rank(rank, place_.count); }
+
+    /// Tries until the deadline; a store that cannot be served is not tried again. False: cancelled.
+    bool connect(c10::intrusive_ptr<c10d::Store>& store, bool serves, Clock::time_point deadline,
+                 const std::function<bool()>& cancelled) {
+        milliseconds timeout = serves ? kLastConnectTimeout : kFirstConnectTimeout;
+        while (!store) {
+            try {
+                store = open_store(place_, serves, timeout);
+            } catch (const std::exception&) {
+                if (serves || Clock::now() >= deadline) {
+                    throw;
+                }
+                timeout = std::min(2 * timeout, kLastConnectTimeout);
+            }
+            if (cancelled && cancelled()) {
+                return false;
+            }
+        }
+        return true;
+    }
 
     /// Waits for all ranks, and refuses those of another kind.
     Result<void> meet(Clock::time_point deadline, const std::function<bool()>& cancelled) {

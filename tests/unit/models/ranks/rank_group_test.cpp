@@ -41,6 +41,12 @@ std::uint16_t free_port() {
     return ntohs(address.sin_port);
 }
 
+/// Nobody is lost on a busy machine, where a thread may wait for seconds.
+constexpr RankPatience kPatient{.join = milliseconds(20'000),
+                                .heartbeat = milliseconds(50),
+                                .silence = milliseconds(20'000),
+                                .link = milliseconds(20'000),
+                                .leave = milliseconds(20'000)};
 constexpr RankPatience kImpatient{.join = milliseconds(20'000),
                                   .heartbeat = milliseconds(50),
                                   .silence = milliseconds(1'000),
@@ -53,16 +59,18 @@ RankPlace place(std::uint32_t rank, std::uint32_t count, std::uint16_t port) {
 
 using Work = std::function<void(RankGroup&)>;
 
-/// Joins `count` ranks, each with a thread for `work`.
+/// Joins `count` ranks, each with a thread for `work`. Whatever rank 0 has sent is received before it leaves.
 void on_ranks(std::uint32_t count, const Work& work, const std::vector<RankPatience>& patience = {}) {
     const std::uint16_t port = free_port();
+    std::barrier done(count);
     std::vector<std::jthread> threads;
     for (std::uint32_t rank = 0; rank < count; ++rank) {
         threads.emplace_back([&, rank] {
             auto group =
-                RankGroup::join(place(rank, count, port), {}, {}, patience.empty() ? kImpatient : patience[rank]);
+                RankGroup::join(place(rank, count, port), {}, {}, patience.empty() ? kPatient : patience[rank]);
             ASSERT_TRUE(group) << group.error().message;
             work(**group);
+            done.arrive_and_wait();
         });
     }
 }
@@ -122,20 +130,24 @@ TEST(RankGroup, AsksRank0ToStop) {
     const std::uint16_t port = free_port();
     std::promise<void> stopped;
     std::jthread first([&] {
-        auto group = RankGroup::join(place(0, 2, port), {}, {}, kImpatient, [&stopped] { stopped.set_value(); });
+        auto group = RankGroup::join(place(0, 2, port), {}, {}, kPatient, [&stopped] { stopped.set_value(); });
         ASSERT_TRUE(group) << group.error().message;
         ASSERT_EQ(stopped.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
         send_number(**group, 7, 1);
+        EXPECT_EQ(receive_number(**group, 1), 8U);
     });
-    auto group = RankGroup::join(place(1, 2, port), {}, {}, kImpatient);
+    auto group = RankGroup::join(place(1, 2, port), {}, {}, kPatient);
     ASSERT_TRUE(group) << group.error().message;
     (*group)->ask_to_stop();
     (*group)->ask_to_stop();
     EXPECT_EQ(receive_number(**group, 0), 7U) << "nobody is lost";
+    send_number(**group, 8, 0);
 }
 
 TEST(RankGroup, TellsTheOthersWhyARankHasFailed) {
-    on_ranks(3, [](RankGroup& group) {
+    std::barrier joined(3);
+    on_ranks(3, [&joined](RankGroup& group) {
+        joined.arrive_and_wait();
         if (group.rank() == 1) {
             group.fail("its disk is full");
             return;
@@ -169,7 +181,7 @@ TEST(RankGroup, GoesOnWithoutThoseThatHaveLeft) {
         for (std::uint64_t i = 0; i < 20; ++i) {  // many heartbeats
             if (group.rank() == 0) {
                 send_number(group, i, 1);
-                std::this_thread::sleep_for(kImpatient.heartbeat);
+                std::this_thread::sleep_for(kPatient.heartbeat);
             } else {
                 EXPECT_EQ(receive_number(group, 0), i);
             }
@@ -244,12 +256,12 @@ TEST(RankGroup, TellsWhoeverJoinedOfALoss) {
     const std::uint16_t port = free_port();
     std::promise<std::string> told;
     std::jthread other([port] {
-        auto group = RankGroup::join(place(1, 2, port), {}, {}, kImpatient);
+        auto group = RankGroup::join(place(1, 2, port), {}, {}, kPatient);
         ASSERT_TRUE(group) << group.error().message;
         (*group)->fail("a reason");
     });
     const auto group = RankGroup::join(
-        place(0, 2, port), [&told](const RankLost& lost) { told.set_value(lost.what()); }, {}, kImpatient);
+        place(0, 2, port), [&told](const RankLost& lost) { told.set_value(lost.what()); }, {}, kPatient);
     ASSERT_TRUE(group) << group.error().message;
     EXPECT_EQ(told.get_future().get(), "rank 1 of 2 has failed: a reason");
 }
