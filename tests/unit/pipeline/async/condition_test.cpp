@@ -117,15 +117,14 @@ TEST(Condition, OneThatWasCancelledMayWaitOnAndIsCancelledAgain) {
     std::vector<std::string> log;
     asio::co_spawn(io, wait_after_cancellation(condition, log),
                    asio::bind_cancellation_slot(cancel.slot(), [](const std::exception_ptr&) {}));
-    const auto emit = [&] { cancel.emit(asio::cancellation_type::terminal); };
-    const auto notify = [&] { condition.notify(); };
-    // Each step runs when the one before has been seen: wake-ups go through the queue first.
-    asio::steady_timer pause(io);
-    asio::post(io, emit);
-    asio::post(io, [&] { asio::post(io, [&] { asio::post(io, notify); }); });
-    pause.expires_after(5ms);
-    pause.async_wait([&](const boost::system::error_code&) { emit(); });
-    io.run_for(10s);
+    // Each step follows when the one before has been seen.
+    io.poll();
+    cancel.emit(asio::cancellation_type::terminal);
+    io.poll();
+    condition.notify();
+    io.poll();
+    cancel.emit(asio::cancellation_type::terminal);
+    io.poll();
     EXPECT_EQ(log, (std::vector<std::string>{"aborted", "notified", "aborted"}));
 }
 
