@@ -13,7 +13,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +32,9 @@ using c10d::ProcessGroupGloo;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kStoreTimeout{10'000};
+/// c10d looks the peer's name up while it connects, which takes 5 s and more where no name server answers.
+constexpr milliseconds kFirstConnectTimeout{2'000};
+constexpr milliseconds kLastConnectTimeout{30'000};
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
@@ -108,18 +113,7 @@ void set_option(int socket, int level, int option, const Value& value) {
     ::setsockopt(socket, level, option, &value, sizeof(value));
 }
 
-}  // namespace
-
-std::shared_ptr<gloo::transport::Device> device_for(const RankPlace& place) {
-    const char* interfaces = std::getenv("GLOO_SOCKET_IFNAME");
-    if (interfaces != nullptr && *interfaces != '\0') {
-        const std::string all = interfaces;
-        return ProcessGroupGloo::createDeviceForInterface(all.substr(0, all.find(',')));
-    }
-    return ProcessGroupGloo::createDeviceForHostname(own_address(place));
-}
-
-c10::intrusive_ptr<c10d::Store> open_store(const RankPlace& place, bool serves, milliseconds timeout) {
+c10::intrusive_ptr<c10d::Store> try_to_open_store(const RankPlace& place, bool serves, milliseconds timeout) {
     c10d::TCPStoreOptions options;
     options.port = place.port;
     options.isServer = serves;
@@ -131,6 +125,34 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankPlace& place, bool serves, 
     auto store = c10::make_intrusive<c10d::TCPStore>(place.host, options);
     store->setTimeout(kStoreTimeout);
     return c10::make_intrusive<c10d::PrefixStore>("distilld/" + std::to_string(place.attempt), std::move(store));
+}
+
+}  // namespace
+
+std::shared_ptr<gloo::transport::Device> device_for(const RankPlace& place) {
+    const char* interfaces = std::getenv("GLOO_SOCKET_IFNAME");
+    if (interfaces != nullptr && *interfaces != '\0') {
+        const std::string all = interfaces;
+        return ProcessGroupGloo::createDeviceForInterface(all.substr(0, all.find(',')));
+    }
+    return ProcessGroupGloo::createDeviceForHostname(own_address(place));
+}
+
+c10::intrusive_ptr<c10d::Store> open_store(const RankPlace& place, bool serves,
+                                           std::chrono::steady_clock::time_point deadline,
+                                           const std::function<bool()>& cancelled) {
+    milliseconds timeout = serves ? kLastConnectTimeout : kFirstConnectTimeout;
+    while (!cancelled || !cancelled()) {
+        try {
+            return try_to_open_store(place, serves, timeout);
+        } catch (const std::exception&) {
+            if (serves || std::chrono::steady_clock::now() >= deadline) {
+                throw;
+            }
+        }
+        timeout = std::min(2 * timeout, kLastConnectTimeout);
+    }
+    return {};
 }
 
 std::set<int> connected_sockets() {

@@ -3,6 +3,7 @@
 #ifdef DISTILLD_WITH_GLOO
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <set>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -19,9 +20,11 @@ namespace distilld::models {
 /// The network device that reaches the meeting point; GLOO_SOCKET_IFNAME names another one, as in PyTorch.
 [[nodiscard]] std::shared_ptr<gloo::transport::Device> device_for(const RankPlace& place);
 
-/// A connection to the ranks' store, which this process serves if `serves`. `timeout`: for the connection.
+/// A connection to the ranks' store, which this process serves if `serves`. Tries again until the deadline, which an
+/// attempt may exceed; a store that cannot be served is not tried again. Null: cancelled.
 [[nodiscard]] c10::intrusive_ptr<c10d::Store> open_store(const RankPlace& place, bool serves,
-                                                         std::chrono::milliseconds timeout);
+                                                         std::chrono::steady_clock::time_point deadline,
+                                                         const std::function<bool()>& cancelled);
 
 /// The connected TCP sockets of this process.
 [[nodiscard]] std::set<int> connected_sockets();

@@ -29,9 +29,6 @@ constexpr const char* kProtocol = "distilld ranks 1";
 constexpr const char* kStop = "stop";
 /// The first verdict about a loss.
 constexpr const char* kVerdict = "verdict";
-/// c10d looks the peer's name up while it connects, which takes 5 s and more where no name server answers.
-constexpr milliseconds kFirstConnectTimeout{2'000};
-constexpr milliseconds kLastConnectTimeout{30'000};
 constexpr milliseconds kPoll{100};
 /// Of a call that waits for another rank: its heartbeats say whether to go on waiting.
 constexpr milliseconds kWithoutEnd = std::chrono::hours(24 * 365);
@@ -72,7 +69,10 @@ class GlooGroup final : public RankGroup {
     Result<void> join(const std::function<bool()>& cancelled) {
         try {
             const Clock::time_point deadline = Clock::now() + patience_.join;
-            if (!connect(store_, place_.rank == 0 && !place_.hosted, deadline, cancelled)) {
+            store_ = open_store(place_, place_.rank == 0 && !place_.hosted, deadline, cancelled);
+            // Connections take long where names do: none is made once the others wait for heartbeats.
+            watched_ = store_ ? open_store(place_, false, deadline, cancelled) : nullptr;
+            if (!watched_) {
                 return stopped();
             }
             if (Result<void> met = meet(deadline, cancelled); !met) {
@@ -85,9 +85,6 @@ class GlooGroup final : public RankGroup {
                                                            static_cast<int>(place_.count), std::move(options));
             group_->setTimeout(kWithoutEnd);
             limit_silence(before, patience_.link);
-            if (!connect(watched_, false, deadline, cancelled)) {
-                return stopped();
-            }
             limit_waits(place_);
             watching_ = std::jthread([this] { watch(); });
             return {};
@@ -159,26 +156,6 @@ class GlooGroup final : public RankGroup {
     static std::string key(const char* name, std::uint32_t rank) { return name + ("/" + std::to_string(rank)); }
 
     [[nodiscard]] std::string name_of(std::uint32_t rank) const { return name_of_rank(rank, place_.count); }
-
-    /// Tries until the deadline; a store that cannot be served is not tried again. False: cancelled.
-    bool connect(c10::intrusive_ptr<c10d::Store>& store, bool serves, Clock::time_point deadline,
-                 const std::function<bool()>& cancelled) {
-        milliseconds timeout = serves ? kLastConnectTimeout : kFirstConnectTimeout;
-        while (!store) {
-            try {
-                store = open_store(place_, serves, timeout);
-            } catch (const std::exception&) {
-                if (serves || Clock::now() >= deadline) {
-                    throw;
-                }
-                timeout = std::min(2 * timeout, kLastConnectTimeout);
-            }
-            if (cancelled && cancelled()) {
-                return false;
-            }
-        }
-        return true;
-    }
 
     /// Waits for all ranks, and refuses those of another kind.
     Result<void> meet(Clock::time_point deadline, const std::function<bool()>& cancelled) {
