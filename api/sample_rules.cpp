@@ -31,11 +31,26 @@ class SampleRules {
             refuse({"/teacher/module", "/teacher/inputs", "/teacher/outputs"}, "is for /dataset/format \"tensors\"");
             return;
         }
-        refuse({"/student/init", "/student/config", "/student/tokenizer", "/student/lora", "/student/quantization",
-                "/dataset/packing", "/dataset/overflow", "/dataset/completion_only_loss", "/teachers",
-                "/teacher/model_dir", "/teacher/top_k", "/teacher/targets", "/training/gradient_checkpointing",
-                "/teacher/store_format", "/teacher/store_p", "/teacher/store_samples", "/training/beta",
-                "/training/temperature", "/eval/sample_prompts"},
+        refuse({"/student/init",
+                "/student/config",
+                "/student/tokenizer",
+                "/student/lora",
+                "/student/quantization",
+                "/dataset/packing",
+                "/dataset/overflow",
+                "/dataset/completion_only_loss",
+                "/dataset/teacher_sequence_length",
+                "/teachers",
+                "/teacher/model_dir",
+                "/teacher/top_k",
+                "/teacher/targets",
+                "/training/gradient_checkpointing",
+                "/teacher/store_format",
+                "/teacher/store_p",
+                "/teacher/store_samples",
+                "/training/beta",
+                "/training/temperature",
+                "/eval/sample_prompts"},
                "is for language models, not for /dataset/format \"tensors\"");
         if (reading_.given("/training/kd_ratio") && spec_.training.kd_ratio != (spec_.has_teacher() ? 1.0 : 0.0)) {
             conflict("/training/kd_ratio", "is for language models: give the terms of /training/losses weights");

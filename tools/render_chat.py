@@ -3,7 +3,8 @@
 
 Reads lines {"messages": […]} and {"prompt": […], "completion": […]} (lists of turns, as TRL has them; with "tools" and
 "chat_template_kwargs" where the template takes them) and writes {"input_ids": […], "labels": […]}: -100 where nothing
-is to be learnt. Other lines go through as they are; "teacher" is kept.
+is to be learnt. Other lines go through as they are; "teacher" is kept. "teacher_prompt", a list of turns beside
+"prompt", becomes "teacher_input_ids": with the completion, what the teacher reads instead.
 
 Who renders: the chat template of a tokenizer's folder (needs the Python package transformers), or a model server that
 has vLLM's /tokenize (needs nothing). Files ending in .gz and .zst are packed, the latter by the program zstd.
@@ -242,8 +243,14 @@ def rendered(renderer, text, learn):
     if learn == "last":
         conversation.learnt = conversation.learnt[-1:]
         conversation.from_messages = False  # {% generation %} marks all of them
+    of_teacher = None
+    if "teacher_prompt" in line:
+        if "messages" in line or not isinstance(line["teacher_prompt"], list):
+            raise BadLineError('"teacher_prompt" is to be a list of turns, beside "prompt" and "completion"')
+        of_teacher = Conversation({**line, "prompt": line["teacher_prompt"]})
     try:
         ids, labels = renderer.render(conversation)
+        teacher_ids = renderer.render(of_teacher)[0] if of_teacher else None
     except BadLineError:
         raise
     except Exception as error:  # a template raises whatever it likes
@@ -256,6 +263,8 @@ def rendered(renderer, text, learn):
         made["labels"] = labels
     if "teacher" in line:
         made["teacher"] = line["teacher"]
+    if teacher_ids:
+        made["teacher_input_ids"] = list(teacher_ids)
     return json.dumps(made, separators=(",", ":")), len(ids), len(ids) if learn == "all" else learnt
 
 

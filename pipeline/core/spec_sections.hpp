@@ -186,8 +186,9 @@ struct DatasetSpec {
     std::uint64_t eval_rows = 0;        ///< rows of eval to evaluate, from the first; 0 = all
     Packing packing = Packing::joined;
     Overflow overflow = Overflow::automatic;
-    bool cache = true;                 ///< tokens are kept next to the output and mapped at the next start
-    bool completion_only_loss = true;  ///< of {"prompt", "completion"} and messages: no loss on the prompt
+    bool cache = true;                          ///< tokens are kept next to the output and mapped at the next start
+    std::uint32_t teacher_sequence_length = 0;  ///< of documents with a prompt for the teacher; 0: sequence_length
+    bool completion_only_loss = true;           ///< of {"prompt", "completion"} and messages: no loss on the prompt
     Shuffle shuffle = Shuffle::full;
     std::uint64_t shuffle_block_rows = 4096;  ///< of Shuffle::blocks
 };

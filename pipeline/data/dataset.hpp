@@ -36,9 +36,14 @@ class Dataset {
     }
     /// Labels of a row that carry loss: what batch() counts, without making the batch.
     [[nodiscard]] virtual std::uint64_t target_tokens(std::uint64_t row) const = 0;
-    /// The dataset that teachers and stores see: its documents if a row has several separate ones
-    /// (TokenBatch::documents has their numbers in it), else this one.
-    [[nodiscard]] virtual const Dataset& asked_about() const { return *this; }
+    /// What the teacher reads in place of the documents, if they have a prompt of their own for it: one row per
+    /// document, that ends with the same tokens and labels. Null: the documents themselves.
+    [[nodiscard]] virtual const Dataset* teacher_documents() const { return nullptr; }
+    /// The dataset that teachers and stores see: teacher_documents() if there are any, its documents if a row has
+    /// several separate ones (TokenBatch::documents has their numbers in it), else this one.
+    [[nodiscard]] virtual const Dataset& asked_about() const {
+        return teacher_documents() != nullptr ? *teacher_documents() : *this;
+    }
     /// Whether a tokenizer read some of it.
     [[nodiscard]] virtual bool has_text() const { return false; }
     /// Whether some documents name a teacher although none was expected.
@@ -56,7 +61,8 @@ struct ReadingProgress {
 class TokenCache;
 
 struct DatasetOptions {
-    std::uint32_t sequence_length = 0;  ///< T, at least 1
+    std::uint32_t sequence_length = 0;          ///< T, at least 1
+    std::uint32_t teacher_sequence_length = 0;  ///< T of teacher_documents(); 0: sequence_length
     bool packing = true;  ///< join documents end to end (end_of_text between them), cut into rows of T+1 with stride T
     Overflow overflow = Overflow::truncate;  ///< of documents above T+1 tokens, without packing; not automatic
     std::uint32_t vocabulary_size = 0;       ///< ids at or above it are refused, with file and line; 0 = no check
@@ -77,6 +83,7 @@ struct DatasetOptions {
 ///   {"input_ids": […]}       with optional "labels" of the same length: labels[i] belongs to input_ids[i] as in
 ///                            transformers, kIgnoredLabel = no loss. Without labels every token is a target.
 ///   {"prompt": "…", "completion": "…"}  needs `tokenizer`, see encode_prompt_completion()
+/// The last two may have a "teacher_prompt" or "teacher_input_ids", see teacher_document.hpp; then all documents must.
 /// Other fields are ignored, except an "attention_mask" with zeros, which is refused, and "teacher", see
 /// load_mixed_dataset().
 ///

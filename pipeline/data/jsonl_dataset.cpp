@@ -10,6 +10,7 @@
 #include "pipeline/data/read_documents.hpp"
 #include "pipeline/data/row_builder.hpp"
 #include "pipeline/data/row_dataset.hpp"
+#include "pipeline/data/teacher_document.hpp"
 #include "pipeline/data/token_cache.hpp"
 
 namespace distilld {
@@ -45,6 +46,79 @@ std::vector<PartRow> order_of(const std::vector<BuiltRows>& parts) {
     return in_order(std::move(placed));
 }
 
+DatasetOptions teacher_options(const DatasetOptions& options) {
+    DatasetOptions of_teacher;
+    of_teacher.sequence_length =
+        options.teacher_sequence_length != 0 ? options.teacher_sequence_length : options.sequence_length;
+    of_teacher.packing = false;
+    of_teacher.overflow = Overflow::error;
+    of_teacher.vocabulary_size = options.vocabulary_size;
+    return of_teacher;
+}
+
+/// The rows of what a teacher reads in place of the documents. Either all documents have that or none.
+class TeacherRows {
+  public:
+    TeacherRows(const DatasetOptions& options, TokenDraft* draft, std::size_t parts)
+        : options_(options), of_teacher_(teacher_options(options)) {
+        for (std::size_t part = 0; part < parts; ++part) {
+            builders_.emplace_back(nullptr, of_teacher_, draft, teacher_part(part, parts));
+        }
+    }
+
+    /// Call after the document was added to the rows of the student.
+    Result<void> add(const Document& document, std::uint64_t number, double read_share) {
+        if (document.ids.empty()) {
+            return {};
+        }
+        const bool has_them = !document.teacher_ids.empty();
+        if (has_them != has_them_.value_or(has_them)) {
+            return invalid_input(has_them ? "has a prompt for the teacher, but the documents before it have none"
+                                          : "has no \"teacher_prompt\" (or \"teacher_input_ids\"), but the documents "
+                                            "before it have one: give each document one, the same as for the student "
+                                            "where the teacher reads nothing else");
+        }
+        has_them_ = has_them;
+        if (!has_them) {
+            return {};
+        }
+        const std::size_t most = std::size_t{options_.sequence_length} + 1;
+        const std::size_t cut = document.ids.size() - std::min(document.ids.size(), most);
+        if (cut != 0 && options_.overflow == Overflow::split) {
+            return invalid_input("has " + std::to_string(document.ids.size()) +
+                                 " tokens and a prompt for the teacher, "
+                                 "so it cannot be split into rows: raise /dataset/sequence_length, or set "
+                                 "/dataset/overflow to truncate");
+        }
+        const Document read = teacher_document(document, cut);
+        if (read.ids.size() > std::size_t{of_teacher_.sequence_length} + 1) {
+            return invalid_input("the teacher reads " + std::to_string(read.ids.size()) + " tokens, " +
+                                 std::to_string(std::size_t{of_teacher_.sequence_length} + 1) +
+                                 " of which fit into a row: raise /dataset/teacher_sequence_length");
+        }
+        return builders_[document.teacher].add(read, number, read_share);
+    }
+
+    /// Adds the rows to those of the student, by part.
+    Result<void> finish(std::vector<BuiltRows>& parts) {
+        for (std::size_t part = 0; has_them_.value_or(false) && part < parts.size(); ++part) {
+            Result<BuiltRows> built = builders_[part].finish();
+            if (!built) {
+                return built.error();
+            }
+            parts[part].rows.of_teacher = std::make_unique<TokenRows>(std::move(built->rows));
+            parts[part].rows.hash = hash_of(parts[part].rows);
+        }
+        return {};
+    }
+
+  private:
+    const DatasetOptions& options_;
+    DatasetOptions of_teacher_;
+    std::vector<RowBuilder> builders_;
+    std::optional<bool> has_them_;
+};
+
 /// One part per teacher that documents may name, or one part for all.
 Result<DatasetRows> read_rows(Files files, const Tokenizer* tokenizer, const DatasetOptions& options,
                               TokenDraft* draft) {
@@ -52,10 +126,12 @@ Result<DatasetRows> read_rows(Files files, const Tokenizer* tokenizer, const Dat
     for (std::size_t part = 0; part < std::max<std::size_t>(1, options.teachers.size()); ++part) {
         builders.emplace_back(tokenizer, options, draft, std::to_string(part));
     }
+    TeacherRows of_teacher(options, draft, builders.size());
     DatasetRows rows;
     const auto add = [&](const Document& document, std::uint64_t number, double read_share) {
         ++rows.documents_read;
-        return builders[document.teacher].add(document, number, read_share);
+        const Result<void> added = builders[document.teacher].add(document, number, read_share);
+        return added ? of_teacher.add(document, number, read_share) : added;
     };
     if (Result<void> read = read_documents(files, tokenizer, options, add); !read) {
         return read.error();
@@ -66,6 +142,9 @@ Result<DatasetRows> read_rows(Files files, const Tokenizer* tokenizer, const Dat
             return built.error();
         }
         rows.parts.push_back(std::move(*built));
+    }
+    if (Result<void> finished = of_teacher.finish(rows.parts); !finished) {
+        return finished.error();
     }
     if (!options.teachers.empty()) {
         rows.order = order_of(rows.parts);

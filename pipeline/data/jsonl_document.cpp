@@ -16,6 +16,7 @@
 #include "base/shell_word.hpp"
 #include "pipeline/core/micro_batch.hpp"
 #include "pipeline/core/spec_sections.hpp"
+#include "pipeline/data/teacher_document.hpp"
 
 namespace distilld {
 
@@ -49,7 +50,8 @@ std::string type_name(dom::element element) {
 // The fields that decide the kind of a line. Of two fields with the same name, the first would silently win, so
 // duplicates are refused.
 struct Fields {
-    std::optional<dom::element> text, input_ids, labels, attention_mask, messages, prompt, completion, teacher;
+    std::optional<dom::element> text, input_ids, labels, attention_mask, messages, prompt, completion, teacher,
+        teacher_prompt, teacher_input_ids;
 };
 
 Result<Fields> collect(dom::object object) {
@@ -65,7 +67,9 @@ Result<Fields> collect(dom::object object) {
                           {"messages", &fields.messages},
                           {"prompt", &fields.prompt},
                           {"completion", &fields.completion},
-                          {"teacher", &fields.teacher}};
+                          {"teacher", &fields.teacher},
+                          {"teacher_prompt", &fields.teacher_prompt},
+                          {"teacher_input_ids", &fields.teacher_input_ids}};
     for (const dom::key_value_pair field : object) {
         for (const Name& known : names) {
             if (field.key != known.name) {
@@ -80,6 +84,20 @@ Result<Fields> collect(dom::object object) {
     return fields;
 }
 
+/// The ids of both texts as one, then end_of_text unless they end with it.
+std::vector<std::int32_t> ids_of_pair(const Tokenizer& tokenizer, std::string_view prompt,
+                                      std::string_view completion) {
+    std::string whole;
+    whole.reserve(prompt.size() + completion.size());
+    whole.append(prompt).append(completion);
+    std::vector<std::int32_t> ids = tokenizer.encode(whole);
+    const std::optional<std::int32_t> end = tokenizer.end_of_text();
+    if (end && (ids.empty() || ids.back() != *end)) {
+        ids.push_back(*end);
+    }
+    return ids;
+}
+
 class SimdjsonDocumentParser final : public DocumentParser {
   public:
     SimdjsonDocumentParser(const Tokenizer* tokenizer, const DatasetOptions& options)
@@ -89,6 +107,7 @@ class SimdjsonDocumentParser final : public DocumentParser {
         document.ids.clear();
         document.labels.clear();
         document.has_labels = false;
+        document.teacher_ids.clear();
         document.from_text = false;
         document.names_teacher = false;
         document.teacher = 0;
@@ -123,6 +142,9 @@ class SimdjsonDocumentParser final : public DocumentParser {
         if ((fields->text && (pair || fields->input_ids)) || (pair && fields->input_ids)) {
             return invalid_input("holds both " + std::string(fields->text ? "\"text\"" : "\"prompt\"") + " and " +
                                  (fields->input_ids ? "\"input_ids\"" : "\"prompt\"") + ": " + std::string(kAccepted));
+        }
+        if (auto told = check_teacher_fields(*fields, pair); !told) {
+            return told;
         }
         if (fields->input_ids) {
             return read_ids(*fields, document);
@@ -168,6 +190,29 @@ class SimdjsonDocumentParser final : public DocumentParser {
         return {};
     }
 
+    [[nodiscard]] Result<void> check_teacher_fields(const Fields& fields, bool pair) const {
+        if (fields.teacher_prompt && !pair) {
+            return invalid_input("\"teacher_prompt\" goes with \"prompt\" and \"completion\"");
+        }
+        if (fields.teacher_input_ids && !fields.input_ids) {
+            return invalid_input("\"teacher_input_ids\" goes with \"input_ids\"");
+        }
+        if (options_.packing && (fields.teacher_prompt || fields.teacher_input_ids)) {
+            return invalid_input(std::string(fields.teacher_prompt ? "\"teacher_prompt\"" : "\"teacher_input_ids\"") +
+                                 " needs documents that are read by themselves: set /dataset/packing to documents or "
+                                 "false");
+        }
+        return {};
+    }
+
+    Result<void> align(Document& document, const char* field) {
+        if (align_with_teacher(document)) {
+            return {};
+        }
+        return invalid_input("nothing is left to learn: \"" + std::string(field) +
+                             "\" makes the teacher read a document that does not end with the same tokens");
+    }
+
     Result<void> read_text(dom::element element, Document& document) {
         const Result<std::string_view> text = text_of("text", element);
         if (!text) {
@@ -193,7 +238,20 @@ class SimdjsonDocumentParser final : public DocumentParser {
         }
         encode_prompt_completion(*tokenizer_, *prompt, *completion, options_.completion_only_loss, document);
         document.from_text = true;
-        return check_vocabulary("\"prompt\" and \"completion\" hold", document.ids);
+        if (auto checked = check_vocabulary("\"prompt\" and \"completion\" hold", document.ids);
+            !checked || !fields.teacher_prompt) {
+            return checked;
+        }
+        const Result<std::string_view> teacher_prompt = text_of("teacher_prompt", *fields.teacher_prompt);
+        if (!teacher_prompt) {
+            return teacher_prompt.error();
+        }
+        document.teacher_ids = ids_of_pair(*tokenizer_, *teacher_prompt, *completion);
+        if (auto checked = check_vocabulary("\"teacher_prompt\" and \"completion\" hold", document.teacher_ids);
+            !checked) {
+            return checked;
+        }
+        return align(document, "teacher_prompt");
     }
 
     /// The string of a text field; an error without a tokenizer.
@@ -241,9 +299,21 @@ class SimdjsonDocumentParser final : public DocumentParser {
             document.has_labels = true;
         }
         if (fields.attention_mask) {
-            return check_mask(*fields.attention_mask);
+            if (auto checked = check_mask(*fields.attention_mask); !checked) {
+                return checked;
+            }
         }
-        return {};
+        if (!fields.teacher_input_ids) {
+            return {};
+        }
+        if (auto read = read_integers("teacher_input_ids", *fields.teacher_input_ids, false, document.teacher_ids);
+            !read) {
+            return read;
+        }
+        if (document.teacher_ids.empty()) {
+            return invalid_input("\"teacher_input_ids\" is empty");
+        }
+        return align(document, "teacher_input_ids");
     }
 
     Result<void> read_integers(std::string_view name, dom::element element, bool may_be_ignored,
@@ -329,14 +399,7 @@ std::unique_ptr<DocumentParser> make_document_parser(const Tokenizer* tokenizer,
 
 void encode_prompt_completion(const Tokenizer& tokenizer, std::string_view prompt, std::string_view completion,
                               bool completion_only, Document& document) {
-    std::string whole;
-    whole.reserve(prompt.size() + completion.size());
-    whole.append(prompt).append(completion);
-    document.ids = tokenizer.encode(whole);
-    const std::optional<std::int32_t> end = tokenizer.end_of_text();
-    if (end && (document.ids.empty() || document.ids.back() != *end)) {
-        document.ids.push_back(*end);
-    }
+    document.ids = ids_of_pair(tokenizer, prompt, completion);
     document.has_labels = completion_only;
     if (!completion_only) {
         return;

@@ -48,7 +48,8 @@ class PackedDataset final : public Dataset {
     [[nodiscard]] const std::string& hash() const override { return hash_; }
     [[nodiscard]] bool has_text() const override { return documents_->has_text(); }
     [[nodiscard]] bool names_teachers() const override { return documents_->names_teachers(); }
-    [[nodiscard]] const Dataset& asked_about() const override { return *documents_; }
+    [[nodiscard]] const Dataset* teacher_documents() const override { return documents_->teacher_documents(); }
+    [[nodiscard]] const Dataset& asked_about() const override { return documents_->asked_about(); }
 
     /// The first document of a row, for the order of the rows of several teachers.
     [[nodiscard]] std::uint64_t first_document(std::uint64_t row) const { return packed_.row(row).front(); }

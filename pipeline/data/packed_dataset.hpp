@@ -10,7 +10,7 @@ namespace distilld {
 
 /// Packs the documents of `documents` (a dataset with one per row, of at most `sequence_length` positions) side by side
 /// into rows of `sequence_length` positions, kept apart: see pack_rows() and TokenBatch::documents. Documents are whole
-/// and keep their labels. asked_about() is `documents`.
+/// and keep their labels. asked_about() is that of `documents`.
 [[nodiscard]] std::shared_ptr<const Dataset> pack_documents(std::shared_ptr<const Dataset> documents,
                                                             std::uint32_t sequence_length);
 

@@ -16,7 +16,11 @@ static_assert(std::endian::native == std::endian::little, "the dataset hash is o
 
 class RowDataset final : public Dataset {
   public:
-    explicit RowDataset(TokenRows rows) : own_(std::move(rows)) {}
+    explicit RowDataset(TokenRows rows) : own_(std::move(rows)) {
+        if (own_.of_teacher) {
+            of_teacher_ = make_row_dataset(std::move(*own_.of_teacher));
+        }
+    }
 
     std::uint64_t row_count() const override { return own_.rows.size(); }
     std::uint64_t token_count() const override { return own_.token_count; }
@@ -25,6 +29,7 @@ class RowDataset final : public Dataset {
     bool has_text() const override { return own_.has_text; }
     bool names_teachers() const override { return own_.names_teachers; }
     std::uint32_t row_length(std::uint64_t row) const override { return at(row).length; }
+    const Dataset* teacher_documents() const override { return of_teacher_.get(); }
 
     TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const override {
         TokenBatch batch;
@@ -81,6 +86,7 @@ class RowDataset final : public Dataset {
     }
 
     TokenRows own_;
+    std::unique_ptr<const Dataset> of_teacher_;
 };
 
 }  // namespace
@@ -99,6 +105,9 @@ std::string hash_of(const TokenRows& rows) {
     hash.add(rows.ids.size());
     hash.add(rows.ids.all());
     hash.add(rows.targets().all());
+    if (rows.of_teacher) {
+        hash.add(std::span<const char>(rows.of_teacher->hash.data(), rows.of_teacher->hash.size()));
+    }
     return hash.hex();
 }
 

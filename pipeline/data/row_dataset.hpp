@@ -25,17 +25,18 @@ struct TokenRows {
     bool trims = false;  ///< a batch has the columns of its longest row, not sequence_length
     bool has_text = false;
     bool names_teachers = false;
-    std::uint64_t token_count = 0;  ///< of all rows together
-    std::uint64_t tokens_read = 0;  ///< Dataset::tokens_read()
-    std::string hash;               ///< see hash_of()
+    std::uint64_t token_count = 0;          ///< of all rows together
+    std::uint64_t tokens_read = 0;          ///< Dataset::tokens_read()
+    std::string hash;                       ///< see hash_of()
+    std::unique_ptr<TokenRows> of_teacher;  ///< Dataset::teacher_documents()
 
     [[nodiscard]] const ColumnArray<std::int32_t>& targets() const { return labels.empty() ? ids : labels; }
 };
 
-/// Computes Dataset::hash() from the tokens, rows and sequence length.
+/// Computes Dataset::hash() from the tokens, rows and sequence length, and the hash of `of_teacher`.
 [[nodiscard]] std::string hash_of(const TokenRows& rows);
 
-/// A dataset of rows in one array of tokens. `rows.hash` must be set, and no row may reach beyond the tokens.
+/// A dataset of rows in one array of tokens. The hashes must be set, and no row may reach beyond the tokens.
 [[nodiscard]] std::unique_ptr<Dataset> make_row_dataset(TokenRows rows);
 
 }  // namespace distilld

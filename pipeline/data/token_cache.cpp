@@ -75,7 +75,9 @@ struct TokenIndex {
     std::uint32_t sequence_length = 0;
     bool trims = false;
     std::vector<PartIndex> parts;
-    std::uint64_t order_rows = 0;  ///< 0: no order
+    std::uint32_t teacher_sequence_length = 0;
+    std::vector<PartIndex> of_teacher;  ///< as many as parts, or none
+    std::uint64_t order_rows = 0;       ///< 0: no order
     std::uint32_t order_sum = 0;
 };
 
@@ -83,7 +85,8 @@ BOOST_DESCRIBE_STRUCT(PartIndex, (),
                       (tokens, ids_sum, has_labels, labels_sum, rows, rows_sum, token_count, tokens_read, has_text,
                        names_teachers, hash))
 
-BOOST_DESCRIBE_STRUCT(TokenIndex, (), (sequence_length, trims, parts, order_rows, order_sum))
+BOOST_DESCRIBE_STRUCT(TokenIndex, (),
+                      (sequence_length, trims, parts, teacher_sequence_length, of_teacher, order_rows, order_sum))
 
 constexpr std::uint64_t kMaxIndexBytes = 1U << 20;
 constexpr std::size_t kMaxDepth = 8;
@@ -119,8 +122,8 @@ Result<TokenIndex> read_index(const std::filesystem::path& file) {
     return index;
 }
 
-std::string part_file(std::size_t part, const char* what) {
-    return std::to_string(part) + "." + what;
+std::string part_file(const std::string& part, const char* what) {
+    return part + "." + what;
 }
 
 template <class T>
@@ -139,39 +142,40 @@ Result<ColumnArray<T>> map_array(const fs::path& file, std::uint64_t count, std:
     return ColumnArray<T>(ColumnBytes{{}, std::move(*map), sum});
 }
 
-Result<BuiltRows> map_part(const fs::path& place, const TokenIndex& index, std::size_t number) {
-    const PartIndex& part = index.parts[number];
-    auto ids = map_array<std::int32_t>(place / part_file(number, "ids"), part.tokens, part.ids_sum);
+/// `name` is the prefix of the files' names.
+Result<TokenRows> map_part(const fs::path& place, const PartIndex& part, const std::string& name,
+                           std::uint32_t sequence_length, bool trims) {
+    auto ids = map_array<std::int32_t>(place / part_file(name, "ids"), part.tokens, part.ids_sum);
     if (!ids) {
         return ids.error();
     }
-    auto rows = map_array<DatasetRow>(place / part_file(number, "rows"), part.rows, part.rows_sum);
+    auto rows = map_array<DatasetRow>(place / part_file(name, "rows"), part.rows, part.rows_sum);
     if (!rows) {
         return rows.error();
     }
     // Checks all rows: a row that reaches too far would read outside the file.
     for (const DatasetRow& row : rows->all()) {
-        if (row.length > index.sequence_length || row.begin >= part.tokens || row.length >= part.tokens - row.begin) {
-            return io_error((place / part_file(number, "rows")).string() + ": a row reaches beyond the tokens");
+        if (row.length > sequence_length || row.begin >= part.tokens || row.length >= part.tokens - row.begin) {
+            return io_error((place / part_file(name, "rows")).string() + ": a row reaches beyond the tokens");
         }
     }
-    BuiltRows built;
-    built.rows.ids = std::move(*ids);
-    built.rows.rows = std::move(*rows);
+    TokenRows built;
+    built.ids = std::move(*ids);
+    built.rows = std::move(*rows);
     if (part.has_labels) {
-        auto labels = map_array<std::int32_t>(place / part_file(number, "labels"), part.tokens, part.labels_sum);
+        auto labels = map_array<std::int32_t>(place / part_file(name, "labels"), part.tokens, part.labels_sum);
         if (!labels) {
             return labels.error();
         }
-        built.rows.labels = std::move(*labels);
+        built.labels = std::move(*labels);
     }
-    built.rows.sequence_length = index.sequence_length;
-    built.rows.trims = index.trims;
-    built.rows.has_text = part.has_text;
-    built.rows.names_teachers = part.names_teachers;
-    built.rows.token_count = part.token_count;
-    built.rows.tokens_read = part.tokens_read;
-    built.rows.hash = part.hash;
+    built.sequence_length = sequence_length;
+    built.trims = trims;
+    built.has_text = part.has_text;
+    built.names_teachers = part.names_teachers;
+    built.token_count = part.token_count;
+    built.tokens_read = part.tokens_read;
+    built.hash = part.hash;
     return built;
 }
 
@@ -206,15 +210,22 @@ std::uint64_t tokens_of(const DatasetRows& rows) {
     return tokens;
 }
 
+PartIndex index_of(const TokenRows& part) {
+    return {part.ids.size(), part.ids.sum(),   !part.labels.empty(), part.labels.sum(), part.rows.size(),
+            part.rows.sum(), part.token_count, part.tokens_read,     part.has_text,     part.names_teachers,
+            part.hash};
+}
+
 TokenIndex index_of(const DatasetRows& rows) {
     TokenIndex index;
     index.sequence_length = rows.parts.front().rows.sequence_length;
     index.trims = rows.parts.front().rows.trims;
     for (const BuiltRows& built : rows.parts) {
-        const TokenRows& part = built.rows;
-        index.parts.push_back({part.ids.size(), part.ids.sum(), !part.labels.empty(), part.labels.sum(),
-                               part.rows.size(), part.rows.sum(), part.token_count, part.tokens_read, part.has_text,
-                               part.names_teachers, part.hash});
+        index.parts.push_back(index_of(built.rows));
+        if (const TokenRows* of_teacher = built.rows.of_teacher.get()) {
+            index.teacher_sequence_length = of_teacher->sequence_length;
+            index.of_teacher.push_back(index_of(*of_teacher));
+        }
     }
     return index;
 }
@@ -243,11 +254,12 @@ TokenCache::TokenCache(fs::path folder, std::string reader, Tell on_info, Tell o
 
 std::optional<fs::path> TokenCache::place_of(std::span<const fs::path> files, const DatasetOptions& options) const {
     // Raise it if the same files yield other tokens or rows, or if the layout of the folder changes.
-    constexpr std::string_view kTag = "distilld tokens 3\n";
+    constexpr std::string_view kTag = "distilld tokens 4\n";
     Sha256 hash;
     add_text(hash, kTag);
     add_text(hash, reader_);
     hash.add(options.sequence_length);
+    hash.add(options.teacher_sequence_length);
     hash.add(options.packing ? 1 : 0);
     hash.add(static_cast<std::uint32_t>(options.packing ? Overflow::automatic : options.overflow));
     hash.add(options.vocabulary_size);
@@ -337,12 +349,28 @@ Result<DatasetRows> TokenCache::read(const fs::path& place) {
         return index.error();
     }
     DatasetRows rows;
-    for (std::size_t part = 0; part < index->parts.size(); ++part) {
-        Result<BuiltRows> mapped = map_part(place, *index, part);
+    const std::size_t parts = index->parts.size();
+    if (!index->of_teacher.empty() && index->of_teacher.size() != parts) {
+        return io_error((place / kTokenIndex).string() + ": has teacher rows for some parts only");
+    }
+    for (std::size_t part = 0; part < parts; ++part) {
+        Result<TokenRows> mapped =
+            map_part(place, index->parts[part], std::to_string(part), index->sequence_length, index->trims);
         if (!mapped) {
             return mapped.error();
         }
-        rows.parts.push_back(std::move(*mapped));
+        if (!index->of_teacher.empty()) {
+            Result<TokenRows> of_teacher = map_part(place, index->of_teacher[part], teacher_part(part, parts),
+                                                    index->teacher_sequence_length, true);
+            if (!of_teacher) {
+                return of_teacher.error();
+            }
+            if (of_teacher->rows.size() != mapped->rows.size()) {
+                return io_error((place / kTokenIndex).string() + ": the teacher has other rows than the student");
+            }
+            mapped->of_teacher = std::make_unique<TokenRows>(std::move(*of_teacher));
+        }
+        rows.parts.push_back({std::move(*mapped), {}});
     }
     if (rows.parts.empty()) {
         return io_error((place / kTokenIndex).string() + ": names no part");

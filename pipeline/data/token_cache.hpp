@@ -24,10 +24,16 @@ struct DatasetRows {
     std::uint64_t documents_read = 0;  ///< 0 for cached tokens
 };
 
+/// The prefix of the files of what a teacher reads in place of part `part` of `parts`.
+[[nodiscard]] inline std::string teacher_part(std::size_t part, std::size_t parts) {
+    return std::to_string(parts + part);
+}
+
 /// Caches the tokens of datasets in a folder. Each dataset has a subfolder named by everything that determines its
 /// tokens: the files (name, size, times, inode), their reader, and how they are cut. It has, per part, the files N.ids,
-/// N.labels (if they are not the ids) and N.rows, all of little-endian values; for several parts the file `order`; and
-/// index.json, which describes them and has their checksums and its own. One thread.
+/// N.labels (if they are not the ids) and N.rows, all of little-endian values, the same for what the teachers read
+/// instead (teacher_part()); for several parts the file `order`; and index.json, which describes them and has their
+/// checksums and its own. One thread.
 class TokenCache {
   public:
     using Tell = std::function<void(const std::string&)>;

@@ -20,28 +20,40 @@ namespace asio = boost::asio;
 
 namespace {
 
-using Documents = std::vector<RowDocument>;
+/// A document of the student's batch, and how many positions the teacher reads of it.
+struct AskedDocument : RowDocument {
+    std::uint32_t own_length = 0;  ///< of the student; `length` is the teacher's
+};
 
-/// Rows with one document each.
-Documents rows_of(const TokenBatch& tokens) {
-    Documents rows;
-    for (std::uint32_t row = 0; row < tokens.rows; ++row) {
+using Documents = std::vector<AskedDocument>;
+
+Documents documents_of(const TokenBatch& tokens, const ReadDocument& read) {
+    Documents all;
+    const auto add = [&](RowDocument document) {
+        const std::uint32_t own_length = document.length;
+        if (read) {
+            document.length = static_cast<std::uint32_t>(read(document.id).lengths.front());
+        }
+        all.push_back({document, own_length});
+    };
+    std::ranges::for_each(tokens.documents, add);
+    for (std::uint32_t row = 0; tokens.documents.empty() && row < tokens.rows; ++row) {
         const std::uint64_t id = tokens.row_ids.empty() ? row : tokens.row_ids[row];
-        rows.push_back({row, 0, static_cast<std::uint32_t>(tokens.lengths[row]), id});
+        add({row, 0, static_cast<std::uint32_t>(tokens.lengths[row]), id});
     }
-    return rows;
+    return all;
 }
 
 /// Groups documents, longest first, with as many per group as the padding limit allows.
-std::vector<Documents> groups_of(const TokenBatch& tokens) {
+std::vector<Documents> groups_of(const TokenBatch& tokens, const ReadDocument& read) {
+    Documents documents = documents_of(tokens, read);
     if (tokens.documents.empty()) {
-        return {rows_of(tokens)};
+        return {std::move(documents)};
     }
-    Documents documents = tokens.documents;
     std::ranges::sort(documents, longest_first);
     std::vector<Documents> groups;
     double filled = 0;
-    for (const RowDocument& document : documents) {
+    for (const AskedDocument& document : documents) {
         const double with_it = groups.empty() ? 0 : filled + document.length;
         const double room =
             groups.empty() ? 0 : static_cast<double>(groups.back().size() + 1) * groups.back().front().length;
@@ -57,7 +69,7 @@ std::vector<Documents> groups_of(const TokenBatch& tokens) {
 
 std::uint32_t columns_of(const Documents& group, std::uint32_t sequence_length) {
     std::uint32_t length = 0;
-    for (const RowDocument& document : group) {
+    for (const AskedDocument& document : group) {
         length = std::max(length, document.length);
     }
     const std::uint32_t rounded = (length + kAskedColumns - 1) / kAskedColumns * kAskedColumns;
@@ -65,7 +77,7 @@ std::uint32_t columns_of(const Documents& group, std::uint32_t sequence_length) 
 }
 
 std::shared_ptr<const TokenBatch> batch_of(const TokenBatch& tokens, const Documents& group,
-                                           std::uint32_t sequence_length) {
+                                           std::uint32_t sequence_length, const ReadDocument& read) {
     auto batch = std::make_shared<TokenBatch>();
     batch->number = tokens.number;
     batch->rows = static_cast<std::uint32_t>(group.size());
@@ -73,14 +85,18 @@ std::shared_ptr<const TokenBatch> batch_of(const TokenBatch& tokens, const Docum
     batch->input_ids.resize(group.size() * batch->columns, 0);
     batch->labels.resize(group.size() * batch->columns, kIgnoredLabel);
     for (std::size_t row = 0; row < group.size(); ++row) {
-        const RowDocument& document = group[row];
-        const auto from = static_cast<std::ptrdiff_t>(std::size_t{document.row} * tokens.columns + document.begin);
+        const AskedDocument& document = group[row];
+        const std::optional<TokenBatch> other = read ? std::optional(read(document.id)) : std::nullopt;
+        const TokenBatch& source = other ? *other : tokens;
+        const auto from =
+            other ? std::ptrdiff_t{0}
+                  : static_cast<std::ptrdiff_t>(std::size_t{document.row} * tokens.columns + document.begin);
         const auto to = static_cast<std::ptrdiff_t>(row * batch->columns);
-        std::copy_n(tokens.input_ids.begin() + from, document.length, batch->input_ids.begin() + to);
-        std::copy_n(tokens.labels.begin() + from, document.length, batch->labels.begin() + to);
+        std::copy_n(source.input_ids.begin() + from, document.length, batch->input_ids.begin() + to);
+        std::copy_n(source.labels.begin() + from, document.length, batch->labels.begin() + to);
         batch->target_tokens += document.length - static_cast<std::uint64_t>(std::count(
-                                                      tokens.labels.begin() + from,
-                                                      tokens.labels.begin() + from + document.length, kIgnoredLabel));
+                                                      source.labels.begin() + from,
+                                                      source.labels.begin() + from + document.length, kIgnoredLabel));
         batch->lengths.push_back(static_cast<std::int32_t>(document.length));
         batch->row_ids.push_back(document.id);
     }
@@ -90,18 +106,31 @@ std::shared_ptr<const TokenBatch> batch_of(const TokenBatch& tokens, const Docum
     return batch;
 }
 
-ArrayView first_positions(const ArrayView& array, const TeacherTargets& of, std::size_t row, std::size_t positions) {
-    const std::size_t bytes = array.bytes.size() / (std::size_t{of.rows} * of.columns);
-    return {array.type, array.bytes.subspan(row * of.columns * bytes, positions * bytes)};
+std::vector<std::shared_ptr<const TokenBatch>> batches_of(const TokenBatch& tokens,
+                                                          const std::vector<Documents>& groups,
+                                                          std::uint32_t sequence_length, const ReadDocument& read) {
+    std::vector<std::shared_ptr<const TokenBatch>> batches;
+    for (const Documents& group : groups) {
+        batches.push_back(batch_of(tokens, group, sequence_length, read));
+    }
+    return batches;
 }
 
-/// The targets of one row without its padding, placed at the document's position.
-AnsweredPart part_of(const TeacherTargets& targets, std::size_t row, const RowDocument& document) {
-    AnsweredPart one{{document.row, 1, document.begin, document.length}, targets};
+ArrayView positions_of(const ArrayView& array, const TeacherTargets& of, std::size_t first, std::size_t count) {
+    const std::size_t bytes = array.bytes.size() / (std::size_t{of.rows} * of.columns);
+    return {array.type, array.bytes.subspan(first * bytes, count * bytes)};
+}
+
+/// The targets of one row without its padding, placed at the document's position: as many as both have, at the ends of
+/// both. Positions whose labels differ have no label (align_with_teacher()).
+AnsweredPart part_of(const TeacherTargets& targets, std::size_t row, const AskedDocument& document) {
+    const std::uint32_t count = std::min(document.length, document.own_length);
+    AnsweredPart one{{document.row, 1, document.begin + document.own_length - count, count}, targets};
     one.targets.rows = 1;
-    one.targets.columns = document.length;
+    one.targets.columns = count;
+    const std::size_t first = row * targets.columns + document.length - count;
     for (ArrayView* array : {&one.targets.ids, &one.targets.values, &one.targets.tail, &one.targets.loss_mask}) {
-        *array = first_positions(*array, targets, row, document.length);
+        *array = positions_of(*array, targets, first, count);
     }
     return one;
 }
@@ -109,28 +138,28 @@ AnsweredPart part_of(const TeacherTargets& targets, std::size_t row, const RowDo
 class DocumentDecoder final : public EncodedAnswer::Decoder {
   public:
     DocumentDecoder(std::string name, std::shared_ptr<const TokenBatch> tokens, std::uint32_t sequence_length,
-                    std::vector<EncodedAnswer> answers)
+                    std::vector<Documents> groups, std::vector<EncodedAnswer> answers)
         : name_(std::move(name)),
           tokens_(std::move(tokens)),
           sequence_length_(sequence_length),
+          groups_(std::move(groups)),
           answers_(std::move(answers)) {}
 
     FetchResult<TeacherTargets> decode() override {
-        const std::vector<Documents> groups = groups_of(*tokens_);
         std::vector<AnsweredPart> parts;
         std::uint64_t wire_bytes = 0;
-        for (std::size_t i = 0; i < groups.size(); ++i) {
+        for (std::size_t i = 0; i < groups_.size(); ++i) {
             const FetchResult<TeacherTargets> targets = answers_[i].decode();
             if (!targets) {
                 return targets.error();
             }
-            const std::uint32_t columns = columns_of(groups[i], sequence_length_);
-            if (targets->rows != groups[i].size() || targets->columns != columns) {
-                return bad(shape_text(*targets, groups[i].size(), columns));
+            const std::uint32_t columns = columns_of(groups_[i], sequence_length_);
+            if (targets->rows != groups_[i].size() || targets->columns != columns) {
+                return bad(shape_text(*targets, groups_[i].size(), columns));
             }
             wire_bytes += targets->wire_bytes;
-            for (std::size_t row = 0; row < groups[i].size(); ++row) {
-                parts.push_back(part_of(*targets, row, groups[i][row]));
+            for (std::size_t row = 0; row < groups_[i].size(); ++row) {
+                parts.push_back(part_of(*targets, row, groups_[i][row]));
             }
         }
         Result<TeacherTargets> joined = join_targets(*tokens_, std::move(parts));
@@ -154,13 +183,14 @@ class DocumentDecoder final : public EncodedAnswer::Decoder {
     std::string name_;
     std::shared_ptr<const TokenBatch> tokens_;
     std::uint32_t sequence_length_;
+    std::vector<Documents> groups_;
     std::vector<EncodedAnswer> answers_;
 };
 
 class DocumentTeacher final : public TeacherSource {
   public:
-    DocumentTeacher(std::unique_ptr<TeacherSource> teacher, std::uint32_t sequence_length)
-        : teacher_(std::move(teacher)), sequence_length_(sequence_length) {}
+    DocumentTeacher(std::unique_ptr<TeacherSource> teacher, std::uint32_t sequence_length, ReadDocument read)
+        : teacher_(std::move(teacher)), sequence_length_(sequence_length), read_(std::move(read)) {}
 
     std::size_t endpoint_count() const override { return teacher_->endpoint_count(); }
     const std::string& endpoint_name(std::size_t endpoint) const override { return teacher_->endpoint_name(endpoint); }
@@ -172,7 +202,7 @@ class DocumentTeacher final : public TeacherSource {
         // Documents arrive in padded batches and are copied out of them.
         const AnswerSize placed = teacher_->answer_size(rows, columns);
         const auto padded_rows = static_cast<std::uint32_t>(std::ceil(rows / (1 - kMaxAskedPadding)));
-        AnswerSize size = teacher_->answer_size(padded_rows, columns);
+        AnswerSize size = teacher_->answer_size(padded_rows, asked_columns(columns));
         const std::uint64_t masks = std::uint64_t{rows} * columns;
         size.decode_bytes += size.held_bytes;
         size.held_bytes = placed.held_bytes + masks;
@@ -181,8 +211,9 @@ class DocumentTeacher final : public TeacherSource {
 
     asio::awaitable<FetchResult<EncodedAnswer>> fetch(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens,
                                                       std::chrono::nanoseconds deadline) override {
-        std::vector<std::shared_ptr<const TokenBatch>> batches = batches_of_documents(*tokens, sequence_length_);
-        const bool as_it_is = tokens->documents.empty() && batches.front()->columns == tokens->columns;
+        std::vector<Documents> groups = groups_of(*tokens, read_);
+        std::vector<std::shared_ptr<const TokenBatch>> batches = batches_of(*tokens, groups, sequence_length_, read_);
+        const bool as_it_is = !read_ && tokens->documents.empty() && batches.front()->columns == tokens->columns;
         if (tokens->rows == 0 || as_it_is) {
             co_return co_await teacher_->fetch(endpoint, std::move(tokens), deadline);
         }
@@ -208,7 +239,7 @@ class DocumentTeacher final : public TeacherSource {
             wire_bytes += answer.wire_bytes();
         }
         auto decoder = std::make_unique<DocumentDecoder>(endpoint_name(endpoint), std::move(tokens), sequence_length_,
-                                                         std::move(asked.answers));
+                                                         std::move(groups), std::move(asked.answers));
         co_return EncodedAnswer(std::move(decoder), wire_bytes);
     }
 
@@ -222,7 +253,9 @@ class DocumentTeacher final : public TeacherSource {
     std::uint64_t bytes_received() const override { return teacher_->bytes_received(); }
     WireTraffic traffic(std::size_t endpoint) const override { return teacher_->traffic(endpoint); }
     bool is_slow_by_chance() const override { return teacher_->is_slow_by_chance(); }
-    void expect_batches(std::uint32_t rows, std::uint32_t columns) override { teacher_->expect_batches(rows, columns); }
+    void expect_batches(std::uint32_t rows, std::uint32_t columns) override {
+        teacher_->expect_batches(rows, asked_columns(columns));
+    }
     HeadFetchCounters head_fetch() const override { return teacher_->head_fetch(); }
     std::optional<StoreCounters> store() const override { return teacher_->store(); }
     void close() override { teacher_->close(); }
@@ -258,8 +291,13 @@ class DocumentTeacher final : public TeacherSource {
         }
     }
 
+    [[nodiscard]] std::uint32_t asked_columns(std::uint32_t columns) const noexcept {
+        return read_ ? sequence_length_ : columns;
+    }
+
     std::unique_ptr<TeacherSource> teacher_;
     std::uint32_t sequence_length_;
+    ReadDocument read_;
     ConcurrencyLimits limits_;  // one at a time until set
     std::optional<RequestSlots> slots_;
 };
@@ -267,17 +305,14 @@ class DocumentTeacher final : public TeacherSource {
 }  // namespace
 
 std::vector<std::shared_ptr<const TokenBatch>> batches_of_documents(const TokenBatch& tokens,
-                                                                    std::uint32_t sequence_length) {
-    std::vector<std::shared_ptr<const TokenBatch>> batches;
-    for (const Documents& group : groups_of(tokens)) {
-        batches.push_back(batch_of(tokens, group, sequence_length));
-    }
-    return batches;
+                                                                    std::uint32_t sequence_length,
+                                                                    const ReadDocument& read) {
+    return batches_of(tokens, groups_of(tokens, read), sequence_length, read);
 }
 
 std::unique_ptr<TeacherSource> make_document_teacher(std::unique_ptr<TeacherSource> teacher,
-                                                     std::uint32_t sequence_length) {
-    return std::make_unique<DocumentTeacher>(std::move(teacher), sequence_length);
+                                                     std::uint32_t sequence_length, ReadDocument read) {
+    return std::make_unique<DocumentTeacher>(std::move(teacher), sequence_length, std::move(read));
 }
 
 }  // namespace distilld

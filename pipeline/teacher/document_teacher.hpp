@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -16,18 +18,26 @@ inline constexpr double kMaxAskedPadding = 0.25;
 /// batch with a multiple of 16 columns, and differs in most others.
 inline constexpr std::uint32_t kAskedColumns = 16;
 
+/// What the teacher reads in place of a document, as a batch of one row without padding; see
+/// Dataset::teacher_documents(). Any thread.
+using ReadDocument = std::function<TokenBatch(std::uint64_t document)>;
+
 /// The batches to request for the documents of `tokens`: one document per row, with the documents' ids as row_ids.
 /// Documents of shared rows (TokenBatch::documents) come longest first, similar lengths together (kMaxAskedPadding);
-/// rows with one document stay together, in order. `sequence_length` is the maximum length of a row. A pure function of
-/// its arguments.
+/// rows with one document stay together, in order. `sequence_length` is the maximum length of a row. With `read`,
+/// the batches have what it returns in place of the documents. A pure
+/// function of its arguments.
 [[nodiscard]] std::vector<std::shared_ptr<const TokenBatch>> batches_of_documents(const TokenBatch& tokens,
-                                                                                  std::uint32_t sequence_length);
+                                                                                  std::uint32_t sequence_length,
+                                                                                  const ReadDocument& read = {});
 
 /// Asks `teacher` about whole documents (batches_of_documents()) and puts the answers at their places in the rows. To
 /// the teacher and its store, a document is a row. The requests of a micro-batch are sent together within the
 /// scheduler's limits (set_concurrency_limits(); one at a time before), which all micro-batches share. They have one
-/// deadline, and the first failure ends the others.
+/// deadline, and the first failure ends the others. Answers about what `read` returns are aligned at the ends of
+/// both documents; earlier positions of a longer document have none.
 [[nodiscard]] std::unique_ptr<TeacherSource> make_document_teacher(std::unique_ptr<TeacherSource> teacher,
-                                                                   std::uint32_t sequence_length);
+                                                                   std::uint32_t sequence_length,
+                                                                   ReadDocument read = {});
 
 }  // namespace distilld

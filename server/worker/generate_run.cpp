@@ -127,11 +127,11 @@ class GenerateRun {
             return hash.error();
         }
         LoadedData data;
-        data.dataset = std::move(*rows);
-        data.stored = {
-            data.dataset.get(), spec_.dataset.sequence_length,           std::move(*hash),
-            *vocabulary,        spec.dataset.packing != Packing::joined, tokenizer_signs(*data.dataset, *choice)};
-        data.tokenizer = of_samples() ? "" : choice->description(data.dataset->has_text());
+        data.stored = {nullptr,     asked_length(spec.dataset, **rows),      std::move(*hash),
+                       *vocabulary, spec.dataset.packing != Packing::joined, tokenizer_signs(**rows, *choice)};
+        data.tokenizer = of_samples() ? "" : choice->description((*rows)->has_text());
+        data.dataset = {*rows, &(*rows)->asked_about()};
+        data.stored.dataset = data.dataset.get();
         return data;
     }
 
@@ -198,7 +198,7 @@ class GenerateRun {
         options.of_samples = of_samples();
         options.waits_for_all = waits_for_all_;
         options.teacher = teacher_stage_options(*spec_.teacher(), *teacher_.source, teacher_.info, options.batch_rows,
-                                                spec_.dataset.sequence_length, executors_.decode_threads);
+                                                data_.stored.sequence_length, executors_.decode_threads);
         const std::unique_ptr<GenerateGraph> graph = make_generate_graph(
             executors_, *teacher_.source, data_.dataset, *writer_, std::move(options), emit_, trace.get());
         control_.attach(*graph);

@@ -16,7 +16,11 @@ namespace {
 void tell_of_packing(const Dataset& rows, std::uint32_t sequence_length,
                      const std::function<void(const std::string&)>& on_info) {
     const Dataset& documents = rows.asked_about();
-    if (&documents == &rows) {
+    if (const Dataset* read = rows.teacher_documents()) {
+        on_info("documents have a prompt of their own for the teacher: it reads " +
+                std::to_string(read->token_count()) + " tokens, the student " + std::to_string(rows.token_count()));
+    }
+    if (documents.row_count() == rows.row_count()) {
         return;
     }
     const double filled =
@@ -162,8 +166,11 @@ Result<void> try_first_rows(const PreparedRun& run) {
 }
 
 StoredData stored_data(const PreparedRun& run, const Dataset* dataset) {
+    // All parts of several teachers are alike in this.
+    const bool mixed = run.mixed && dataset == run.mixed.get();
+    const Dataset& asked = mixed ? *run.mixed->parts().front().rows : *dataset;
     return {dataset,
-            run.spec.dataset.sequence_length,
+            asked_length(run.spec.dataset, asked),
             run.tokenizer_hash,
             run.student->vocabulary_size(),
             run.spec.dataset.packing != Packing::joined,

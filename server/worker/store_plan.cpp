@@ -6,6 +6,16 @@
 
 namespace distilld {
 
+std::uint32_t asked_length(const DatasetSpec& spec, const Dataset& rows) {
+    const bool longer = rows.teacher_documents() != nullptr && spec.teacher_sequence_length != 0;
+    return longer ? spec.teacher_sequence_length : spec.sequence_length;
+}
+
+ReadDocument read_of_teacher(const Dataset& rows) {
+    const Dataset* own = rows.teacher_documents();
+    return own == nullptr ? ReadDocument() : [own](std::uint64_t document) { return own->batch(0, {document}); };
+}
+
 StoreManifest wanted_manifest(const TeacherSpec& spec, const StoredData& data, const TeacherInfo& info) {
     StoreManifest manifest;
     const StoreFormat exact = info.top_k != 0 ? StoreFormat::topk : StoreFormat::full;

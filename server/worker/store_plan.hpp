@@ -9,6 +9,7 @@
 #include "pipeline/core/tokenizer_signs.hpp"
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/store/manifest.hpp"
+#include "pipeline/teacher/document_teacher.hpp"
 #include "pipeline/teacher/store_teacher.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
 
@@ -16,13 +17,19 @@ namespace distilld {
 
 /// The data that a run stores answers for.
 struct StoredData {
-    const Dataset* dataset = nullptr;  ///< the training data; answers are to what it is asked_about()
-    std::uint32_t sequence_length = 0;
-    std::string tokenizer_hash;    ///< of the tokenizer that read the text; empty: no text
-    std::uint32_t vocabulary = 0;  ///< of the student
-    bool whole_documents = false;  ///< a row is one document, or several kept apart
-    TokenizerSigns tokenizer{};    ///< of the student's tokenizer; no name: it has none
+    const Dataset* dataset = nullptr;   ///< the training data; answers are to what it is asked_about()
+    std::uint32_t sequence_length = 0;  ///< of what the dataset is asked_about(); see asked_length()
+    std::string tokenizer_hash;         ///< of the tokenizer that read the text; empty: no text
+    std::uint32_t vocabulary = 0;       ///< of the student
+    bool whole_documents = false;       ///< a row is one document, or several kept apart
+    TokenizerSigns tokenizer{};         ///< of the student's tokenizer; no name: it has none
 };
+
+/// Maximum input positions of a row that the teacher reads.
+[[nodiscard]] std::uint32_t asked_length(const DatasetSpec& spec, const Dataset& rows);
+
+/// How the teacher's own documents are read; empty: there are none. `rows` must outlive it.
+[[nodiscard]] ReadDocument read_of_teacher(const Dataset& rows);
 
 /// Entries stored per position for a teacher that sends logits, if the spec does not set top_k.
 inline constexpr std::uint32_t kDefaultStoredEntries = 64;

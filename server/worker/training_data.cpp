@@ -23,6 +23,7 @@ DatasetOptions options_of(const DataReading& reading, const std::string& pointer
     const std::uint32_t threads = reading.spec.training.threads;
     DatasetOptions options;
     options.sequence_length = spec.sequence_length;
+    options.teacher_sequence_length = spec.teacher_sequence_length;
     options.packing = spec.packing == Packing::joined;
     options.overflow = effective_overflow(spec);
     options.vocabulary_size = reading.vocabulary_size;

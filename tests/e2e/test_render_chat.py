@@ -173,6 +173,16 @@ def test_prompt_and_completion_of_turns_and_what_is_to_be_learnt(folder, tmp_pat
         assert every == {"input_ids": pair["input_ids"]}
 
 
+def test_another_prompt_of_the_teacher_is_rendered_too(folder, tmp_path):
+    told = [{"role": "system", "content": "Be brief."}, *TALK[:3]]
+    made = folder(CHATML_PLAIN)
+    (pair,) = render(made, [{"prompt": TALK[:3], "completion": TALK[3:], "teacher_prompt": told}], tmp_path)
+    (plain,) = render(made, [{"prompt": TALK[:3], "completion": TALK[3:]}], tmp_path)
+    (other,) = render(made, [{"prompt": told, "completion": TALK[3:]}], tmp_path)
+    assert pair == {**plain, "teacher_input_ids": other["input_ids"]}
+    assert other["input_ids"] != plain["input_ids"]
+
+
 def test_a_template_that_rewrites_earlier_turns_is_refused(folder, tmp_path):
     thinks = [*TALK[:1], {"role": "assistant", "content": "hm</think>Eight."}, *TALK[2:]]
     said = refusal(folder(FORGETFUL), [{"messages": TALK}, {"messages": thinks}], tmp_path)
@@ -188,6 +198,7 @@ def test_a_template_that_rewrites_earlier_turns_is_refused(folder, tmp_path):
         ({"messages": [{"content": "hello"}]}, 'turn 0 is not an object with a "role"'),
         ({"messages": TALK[:1]}, 'has no turn of the role "assistant"'),
         ({"prompt": TALK[:1], "completion": "Eight."}, "are to be both lists of turns"),
+        ({"messages": TALK, "teacher_prompt": TALK[:1]}, '"teacher_prompt" is to be a list of turns, beside "prompt"'),
         ({"messages": [{"role": "user"}, TALK[1]]}, "cannot be rendered: "),
         (["hello"], "is not a JSON object"),
     ],

@@ -171,7 +171,8 @@ asio::awaitable<std::unique_ptr<TeacherSource>> make_held_out_teacher(HeldOutWis
         source = make_caching_teacher(executors.io, std::move(source), std::move(options));
     }
     if (wish.data.whole_documents) {
-        source = make_document_teacher(std::move(source), wish.data.sequence_length);
+        source =
+            make_document_teacher(std::move(source), wish.data.sequence_length, read_of_teacher(*wish.data.dataset));
     }
     co_return source;
 }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -349,9 +350,22 @@ class Connection {
     std::shared_ptr<TeacherWait> wait_;  ///< for endpoints; shared with the teacher
 };
 
+/// Names the field that bounds what this teacher reads.
+Error about_length(Error error, const StoredData& data) {
+    constexpr std::string_view kField = "/dataset/sequence_length";
+    if (data.dataset->teacher_documents() != nullptr && error.message.starts_with(kField)) {
+        error.message.replace(0, kField.size(), "/dataset/teacher_sequence_length");
+    }
+    return error;
+}
+
 Result<ConnectedTeacher> by_document(Result<ConnectedTeacher> connected, const StoredData& data) {
-    if (connected && data.whole_documents) {
-        connected->source = make_document_teacher(std::move(connected->source), data.sequence_length);
+    if (!connected) {
+        return about_length(connected.error(), data);
+    }
+    if (data.whole_documents) {
+        connected->source =
+            make_document_teacher(std::move(connected->source), data.sequence_length, read_of_teacher(*data.dataset));
     }
     return connected;
 }

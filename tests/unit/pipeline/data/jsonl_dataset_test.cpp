@@ -356,6 +356,32 @@ TEST_F(JsonlDataset, JoinedDocumentsAreUsedWhole) {
     EXPECT_EQ(dataset->tokens_read(), dataset->token_count());
 }
 
+TEST_F(JsonlDataset, ATeacherMayReadOtherDocumentsThatEndAlike) {
+    DatasetOptions how = options(4, false);
+    how.teacher_sequence_length = 6;
+    const std::string lines = R"({"input_ids": [1, 2, 3, 4, 5, 6], "teacher_input_ids": [9, 8, 7, 3, 4, 5, 6]})"
+                              "\n"
+                              R"({"input_ids": [5], "teacher_input_ids": [4, 5]})"
+                              "\n"
+                              R"({"input_ids": [1, 2, 3], "labels": [-100, -100, 3], "teacher_input_ids": [2, 3]})"
+                              "\n";
+    const auto dataset = good(lines, how);
+    const TokenBatch own = all_rows(*dataset);
+    EXPECT_THAT(own.input_ids, ElementsAre(1, 2, 3, 4, 1, 2, 0, 0));
+    EXPECT_THAT(own.labels, ElementsAre(kNone, 3, 4, 5, kNone, 3, kNone, kNone)) << "cut, and 2 is not the teacher's";
+    ASSERT_NE(dataset->teacher_documents(), nullptr);
+    EXPECT_EQ(&dataset->asked_about(), dataset->teacher_documents());
+    const TokenBatch read = all_rows(*dataset->teacher_documents());
+    EXPECT_THAT(read.input_ids, ElementsAre(9, 8, 7, 3, 4, 2, 0, 0, 0, 0));
+    EXPECT_THAT(read.labels, ElementsAre(kNone, kNone, 3, 4, 5, 3, kNone, kNone, kNone, kNone));
+    how.teacher_sequence_length = 0;
+    const auto without = good(R"({"input_ids": [1, 2], "labels": [-100, 2]})", how);
+    const auto with = good(R"({"input_ids": [1, 2], "labels": [-100, 2], "teacher_input_ids": [1, 2]})", how);
+    EXPECT_EQ(without->teacher_documents(), nullptr);
+    EXPECT_NE(without->hash(), with->hash());
+    EXPECT_EQ(without->asked_about().hash(), with->asked_about().hash()) << "a store of these answers serves both";
+}
+
 TEST_F(JsonlDataset, NothingToTrainOnIsAnError) {
     for (const char* content : {"{\"text\":\"\"}", "{\"text\":\"a\"}", "{\"input_ids\":[1,2],\"labels\":[1,-100]}"}) {
         EXPECT_THAT(refusal(content, options(4)), HasSubstr("data.jsonl: holds no row to learn from")) << content;

@@ -39,7 +39,8 @@ std::string seen_of(const Dataset& rows) {
             seen += " " + std::to_string(batch.input_ids[i]) + "/" + std::to_string(batch.labels[i]);
         }
     }
-    return seen;
+    const Dataset* of_teacher = rows.teacher_documents();
+    return of_teacher == nullptr ? seen : seen + "\nteacher: " + seen_of(*of_teacher);
 }
 
 /// Lines of ids; with labels in the last quarter, so that the ids before them have to be copied.
@@ -159,6 +160,13 @@ const std::string kOfTwo = R"({"input_ids":[1,2,3,4],"teacher":"a"})"
                            R"({"text":"xyz","teacher":"b"})"
                            "\n";
 
+const std::string kTold = R"({"prompt":"a ","completion":"bc","teacher_prompt":"say ","teacher":"b"})"
+                          "\n"
+                          R"({"input_ids":[1,2,3,4],"teacher_input_ids":[7,8,3,4],"teacher":"a"})"
+                          "\n"
+                          R"({"prompt":"d","completion":"efghijklmnop","teacher_prompt":"","teacher":"b"})"
+                          "\n";
+
 INSTANTIATE_TEST_SUITE_P(Datasets, TokenCacheOf,
                          ::testing::Values(Case{"TextJoined", true, kText}, Case{"TextByDocument", false, kText},
                                            Case{"IdsJoined", true, lines_of_ids(9, 30, false)},
@@ -166,7 +174,9 @@ INSTANTIATE_TEST_SUITE_P(Datasets, TokenCacheOf,
                                            Case{"LateLabelsJoined", true, lines_of_ids(6000, 90, true)},
                                            Case{"LateLabelsByDocument", false, lines_of_ids(32000, 12, true)},
                                            Case{"TeachersJoined", true, kOfTwo, {"a", "b"}},
-                                           Case{"TeachersByDocument", false, kOfTwo, {"a", "b"}}),
+                                           Case{"TeachersByDocument", false, kOfTwo, {"a", "b"}},
+                                           Case{"TeacherPrompts", false, kTold},
+                                           Case{"TeacherPromptsOfTwo", false, kTold, {"a", "b"}}),
                          [](const auto& row) { return row.param.name; });
 
 TEST_F(TokenCacheTest, WhatDecidesTheTokensDecidesWhereTheyLie) {

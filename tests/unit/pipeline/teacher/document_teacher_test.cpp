@@ -336,5 +336,49 @@ TEST(DocumentTeacherStore, KeepsDocumentsWhateverRowTheyLieIn) {
     EXPECT_THAT(first_ids(*stored), ElementsAre(said(10, 0), said(10, 1), said(13, 0), 0));
 }
 
+/// Other documents for the teacher: document 10 + i has lengths[i] inputs 100·i, 100·i + 1, …
+ReadDocument documents_of(std::vector<std::uint32_t> lengths) {
+    return [lengths = std::move(lengths)](std::uint64_t document) {
+        TokenBatch batch;
+        batch.rows = 1;
+        batch.columns = lengths.at(document - 10);
+        for (std::uint32_t t = 0; t < batch.columns; ++t) {
+            batch.input_ids.push_back(static_cast<std::int32_t>(100 * (document - 10) + t));
+            batch.labels.push_back(t + 2 < batch.columns ? kIgnoredLabel : 1);
+        }
+        batch.lengths = {static_cast<std::int32_t>(batch.columns)};
+        return batch;
+    };
+}
+
+TEST(DocumentTeacherWithOwnDocuments, AsksAboutThemAndAlignsTheAnswersAtTheEnds) {
+    const ReadDocument read = documents_of({6, 2});  // the first is longer than the student's, the second shorter
+    auto asked = std::make_unique<AskedTeacher>();
+    const AskedTeacher& seen = *asked;
+    const auto teacher = make_document_teacher(std::move(asked), kLength, read);
+    const auto answer = ask(*teacher, packed(1, 8, {{0, 0, 3}, {0, 3, 4}}));
+    ASSERT_TRUE(answer) << answer.error().message;
+    ASSERT_EQ(seen.asked.size(), 2U) << "2 positions beside 6 would be padded to more than a quarter";
+    EXPECT_THAT(seen.asked[0]->row_ids, ElementsAre(10));
+    EXPECT_THAT(seen.asked[0]->lengths, ElementsAre(6));
+    EXPECT_EQ(seen.asked[0]->target_tokens, 2U);
+    EXPECT_EQ(seen.asked[0]->input_ids[5], 5);
+    EXPECT_THAT(seen.asked[1]->row_ids, ElementsAre(11));
+    EXPECT_EQ(seen.asked[1]->input_ids[1], 101);
+    EXPECT_THAT(first_ids(*answer),
+                ElementsAre(said(10, 3), said(10, 4), said(10, 5), 0, 0, said(11, 0), said(11, 1), 0));
+    std::vector<int> mask;
+    for (const std::byte one : answer->loss_mask.bytes) {
+        mask.push_back(static_cast<int>(one));
+    }
+    EXPECT_THAT(mask, ElementsAre(1, 1, 1, 0, 0, 1, 1, 0));
+}
+
+TEST(DocumentTeacherWithOwnDocuments, MakesRoomForTheirLongestRow) {
+    const auto teacher = make_document_teacher(std::make_unique<AskedTeacher>(), kLength, documents_of({6, 2}));
+    const AskedTeacher plain;
+    EXPECT_GE(teacher->answer_size(3, 8).decode_bytes, plain.answer_size(3, kLength).decode_bytes);
+}
+
 }  // namespace
 }  // namespace distilld
