@@ -22,8 +22,6 @@ import os
 import pathlib
 import re
 import shutil
-import socket
-import subprocess
 import tempfile
 import time
 
@@ -33,27 +31,12 @@ from simulated_slurm import SimulatedSlurm
 MILLION = 1e6
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
 class ServiceOnSlurm(load.Service):
     def __init__(self, program, folder, commands):
-        port = free_port()
-        self.log = open(folder / "service.log", "w")  # noqa: SIM115 (it is the process's)
-        listen = f"127.0.0.1:{port}"
-        command = [program, "serve", "--listen", listen, "--data-dir", str(folder / "data"), "--launcher", "slurm"]
-        self.process = subprocess.Popen(
-            [*command, "--launcher-url", f"http://{listen}"],
-            stdout=subprocess.PIPE,
-            stderr=self.log,
-            text=True,
-            env={**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"},
-        )
-        assert "listening" in self.process.stdout.readline(), (folder / "service.log").read_text()
-        self.address = ("127.0.0.1", port)
-        self.connection = load.http.client.HTTPConnection(*self.address, timeout=60)
+        listen = f"127.0.0.1:{load.free_port()}"
+        flags = ("--launcher", "slurm", "--launcher-url", f"http://{listen}")
+        environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"}
+        super().__init__(program, folder, *flags, listen=listen, env=environment)
 
     def memory_parts(self):
         """Megabytes (10^6 bytes) by name."""
@@ -138,9 +121,7 @@ def submit_all(service, data, folder, count):
     ids = []
     for number in range(count):
         spec = load.spec_of(data, folder / f"out-{number}", f"job-{number}", threads=1)
-        status, _, body = service.request("POST", "/v1/jobs", spec)
-        assert status == 201, (status, body)
-        ids.append(body["id"])
+        ids.append(service.submit(spec)["id"])
     return ids
 
 

@@ -13,18 +13,18 @@ import json
 import os
 import pathlib
 import random
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
+
+import load
 
 SEQUENCE_LENGTH = 64
 SHAPE = {"model_type": "llama", "vocab_size": 257, "max_position_embeddings": 128, "num_key_value_heads": 4}
 TEACHER = {**SHAPE, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4}
 STUDENT = {**SHAPE, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
-COLOURS = ("#3b6ea5", "#6a9fd4", "#b5643c", "#d39a4a", "#7b8f3a", "#4f8f7a")
+COLOURS = {"generates": "#3b6ea5", "trains": "#b5643c", "waits": "#c3c3c3"}
 
 
 def student_spec(data, output, config, steps):
@@ -37,44 +37,36 @@ def student_spec(data, output, config, steps):
     }
 
 
-class Service:
-    def __init__(self, program, folder, nodes, cluster):
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            listen = f"127.0.0.1:{taken.getsockname()[1]}"
-        flags = ["--launcher", "slurm", "--launcher-url", f"http://{listen}"] if cluster else ["--slots", str(nodes)]
-        command = [program, "serve", "--listen", listen, "--data-dir", folder, *flags]
-        environment = cluster.environment() if cluster else None
-        if not cluster:  # as many cores as nodes, which the slots divide
-            cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:nodes]))
-            command = ["taskset", "--cpu-list", cores, *command]
-        log = folder.with_suffix(".log").open("w")
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
-        for line in self.process.stdout:
-            if "listening on " in line:
-                self.url = line.split("listening on ")[1].split()[0]
-                return
-        raise SystemExit("the service did not start")
+def make_service(program, folder, nodes, cluster):
+    folder.mkdir()
+    if cluster:
+        listen = f"127.0.0.1:{load.free_port()}"
+        flags = ("--launcher", "slurm", "--launcher-url", f"http://{listen}")
+        return load.Service(program, folder, *flags, listen=listen, env=cluster.environment())
+    # as many cores as nodes, which the slots divide
+    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:nodes]))
+    return load.Service(program, folder, "--slots", nodes, before=("taskset", "--cpu-list", cores))
 
-    def ask(self, path, document=None):
-        body = None if document is None else json.dumps(document).encode()
-        request = urllib.request.Request(self.url + path, body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
 
-    def wait(self, ids, deadline):
-        while time.monotonic() < deadline:
-            jobs = [self.ask(f"/v1/jobs/{job}") for job in ids]
-            if bad := [job for job in jobs if job["state"] in ("failed", "cancelled")]:
-                raise SystemExit(f"{bad[0]['name']}: {bad[0]['status_reason']}")
-            if all(job["terminal"] for job in jobs):
-                return jobs
-            time.sleep(0.2)
-        raise SystemExit("the jobs did not end in time")
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
+def followed(service, ids, deadline):
+    """The jobs when all have ended, and [begin, end] of each one's waits: in Slurm's queue, or for the store."""
+    waits, before = [[] for _ in ids], time.time()
+    while time.monotonic() < deadline:
+        jobs, now = [service.get(f"/v1/jobs/{job}") for job in ids], time.time()
+        if bad := [job for job in jobs if job["state"] in ("failed", "cancelled")]:
+            raise SystemExit(f"{bad[0]['name']}: {bad[0]['status_reason']}")
+        for job, spans in zip(jobs, waits, strict=True):
+            if job["terminal"] or not (job["status_reason"] or {}).get("since"):
+                continue
+            if spans and spans[-1][1] == before:
+                spans[-1][1] = now
+            else:
+                spans.append([before, now])
+        if all(job["terminal"] for job in jobs):
+            return jobs, waits
+        before = now
+        time.sleep(0.2)
+    raise SystemExit("the jobs did not end in time")
 
 
 def seconds(text):
@@ -82,7 +74,7 @@ def seconds(text):
 
 
 def measured(options, folder, nodes, data, teacher):
-    """[(name, begin, end)] of the jobs, in seconds from the submission."""
+    """[(name, begin, end, waits)] of the jobs, in seconds from the submission."""
     folder.mkdir()
     with contextlib.ExitStack() as after:
         cluster = None
@@ -92,40 +84,56 @@ def measured(options, folder, nodes, data, teacher):
 
             cluster = SlurmCluster(folder / "slurm", [f"n{number + 1}" for number in range(nodes)], cores=1)
             after.callback(cluster.stop)
-        service = Service(options.program, folder / "service", nodes, cluster)
+        service = make_service(options.program, folder / "service", nodes, cluster)
         after.callback(service.stop)
         store = str(folder / "store")
         generate = student_spec(data, folder / "unused", STUDENT, 1)
         del generate["output"], generate["training"]["max_steps"], generate["student"]["init"]
         generate |= {"name": "teacher", "kind": "generate", "tasks": nodes}
         generate["teacher"] = {"model_dir": str(teacher), "top_k": 16, "threads": 1, "store": store}
-        first = service.ask("/v1/jobs", generate)
+        first = service.submit(generate)
         ids = first["tasks"] or [first["id"]]
         for number in range(options.students):
             spec = student_spec(data, folder / f"student-{number}", STUDENT, options.rows // 8)
             spec |= {"name": f"student {number}", "teacher": {"store": store, "top_k": 16}}
             spec["dataset"] |= {"shuffle": "blocks", "shuffle_block_rows": 64}
-            ids.append(service.ask("/v1/jobs", spec)["id"])
-        jobs = service.wait(ids, time.monotonic() + options.patience)
-        begin = seconds(first["created_at"])
-        return [(job["name"], seconds(job["started_at"]) - begin, seconds(job["finished_at"]) - begin) for job in jobs]
+            ids.append(service.submit(spec)["id"])
+        jobs, waits = followed(service, ids, time.monotonic() + options.patience)
+        zero = seconds(first["created_at"])
+        bars = []
+        for job, spans in zip(jobs, waits, strict=True):
+            begin, end = (seconds(job[name]) - zero for name in ("started_at", "finished_at"))
+            bars.append((job["name"], begin, end, [(since - zero, until - zero) for since, until in spans]))
+        return bars
 
 
 def picture(bars):
-    """A line per job, in the order of their starts."""
+    """A line per job, in the order of their starts, and a legend."""
     bars = sorted(bars, key=lambda bar: bar[1])
-    total = max(end for _, _, end in bars)
+    total = max(end for _, _, end, _ in bars)
     width, left, height = 560, 120, 26
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 60} {height * (len(bars) + 1)}" '
         'font-family="sans-serif" font-size="13">'
     ]
-    for row, (name, begin, end) in enumerate(bars):
-        x, wide, y = left + width * begin / total, width * (end - begin) / total, row * height + 4
-        colour = COLOURS[0] if name.startswith("teacher") else COLOURS[2]
-        lines.append(f'<text x="4" y="{y + 13}" fill="#555">{name}</text>')
-        lines.append(f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{height - 8}" fill="{colour}"/>')
-        lines.append(f'<text x="{x + wide + 4:.1f}" y="{y + 13}" fill="#555">{end:.0f} s</text>')
+
+    def text(x, row, words):
+        lines.append(f'<text x="{x:.1f}" y="{row * height + 17}" fill="#555">{words}</text>')
+
+    def box(x, row, wide, what):
+        place = f'x="{x:.1f}" y="{row * height + 4}" width="{wide:.1f}" height="{height - 8}"'
+        lines.append(f'<rect {place} fill="{COLOURS[what]}"/>')
+
+    scale = width / total
+    for row, (name, begin, end, waits) in enumerate(bars):
+        text(4, row, name)
+        box(left + begin * scale, row, (end - begin) * scale, "generates" if name.startswith("teacher") else "trains")
+        for since, until in waits:
+            box(left + since * scale, row, (until - since) * scale, "waits")
+        text(left + end * scale + 4, row, f"{end:.0f} s")
+    for number, what in enumerate(COLOURS):
+        box(left + 110 * number, len(bars), height - 8, what)
+        text(left + 110 * number + height, len(bars), what)
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
@@ -153,7 +161,7 @@ def main():
         subprocess.run([options.program, "run", spec], check=True, stdout=subprocess.DEVNULL)
         several = measured(options, folder / "several", options.nodes, data, teacher)
         one = measured(options, folder / "one", 1, data, teacher)
-    times = [max(end for _, _, end in bars) for bars in (several, one)]
+    times = [max(end for _, _, end, _ in bars) for bars in (several, one)]
     if options.svg:
         options.svg.write_text(picture(several))
     print(json.dumps({"nodes": options.nodes, "seconds": times[0], "one_node": times[1], "ratio": times[1] / times[0]}))

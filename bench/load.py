@@ -38,14 +38,20 @@ POLLS_PER_SECOND = 100
 WORDS = "river house tree bird light road sea wind child king ship falls turns keeps finds breaks".split()
 
 
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
 class Service:
     """A `distilld serve` with a persistent connection to it."""
 
-    def __init__(self, program, folder, max_queued):
-        command = [program, "serve", "--listen", "127.0.0.1:0", "--data-dir", str(folder / "data")]
+    def __init__(self, program, folder, *flags, listen="127.0.0.1:0", before=(), env=None):
+        """`before`: a command that runs the program, and its arguments."""
+        command = [*before, program, "serve", "--listen", listen, "--data-dir", folder / "data", *flags]
         self.log = open(folder / "service.log", "w")  # noqa: SIM115 (it is the process's)
         self.process = subprocess.Popen(
-            [*command, "--max-queued", str(max_queued)], stdout=subprocess.PIPE, stderr=self.log, text=True
+            [*map(str, command)], stdout=subprocess.PIPE, stderr=self.log, text=True, env=env
         )
         found = re.search(r"listening on http://(\S+):(\d+)", self.process.stdout.readline())
         self.address = (found.group(1), int(found.group(2)))
@@ -61,6 +67,11 @@ class Service:
         status, _, body = self.request("GET", path)
         assert status == 200, (path, status, body)
         return body
+
+    def submit(self, spec):
+        status, _, job = self.request("POST", "/v1/jobs", spec)
+        assert status == 201, (status, job)
+        return job
 
     def metric(self, name):
         self.connection.request("GET", "/metrics")
@@ -127,11 +138,8 @@ def spec_of(data, output, name, threads=0):
 
 def submit(service, data, folder, count):
     """Ids in the order of submission, and the answer to one more job."""
-    ids = []
-    for number in range(count):
-        status, _, body = service.request("POST", "/v1/jobs", spec_of(data, folder / f"out-{number}", f"job-{number}"))
-        assert status == 201, (status, body)
-        ids.append(body["id"])
+    specs = (spec_of(data, folder / f"out-{number}", f"job-{number}") for number in range(count))
+    ids = [service.submit(spec)["id"] for spec in specs]
     status, headers, body = service.request("POST", "/v1/jobs", spec_of(data, folder / "one-more", "one-more"))
     return ids, {"status": status, "code": body["error"]["code"], "retry_after": headers.get("Retry-After")}
 
@@ -250,7 +258,7 @@ def cost_of_polls(service, job_id, rounds, seconds):
 
 def training_job(service, data, folder, threads):
     """The id of a running training job."""
-    _, _, job = service.request("POST", "/v1/jobs", spec_of(data, folder / "training", "training", threads))
+    job = service.submit(spec_of(data, folder / "training", "training", threads))
     deadline = time.monotonic() + 120
     while not service.get(f"/v1/jobs/{job['id']}")["progress"]:
         assert time.monotonic() < deadline, "the job does not train"
@@ -263,7 +271,7 @@ def measure(options):
     with tempfile.TemporaryDirectory(prefix="distilld-load-") as made:
         folder = pathlib.Path(made)
         data = write_data(folder)
-        service = Service(options.bin / "distilld", folder, options.jobs)
+        service = Service(options.bin / "distilld", folder, "--max-queued", options.jobs)
         try:
             return {**machine(), **measure_in(service, data, folder, options)}
         finally:
