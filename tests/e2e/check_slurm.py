@@ -9,7 +9,7 @@ import signal
 import time
 
 import pytest
-from support import jobs, slurm_cluster
+from support import jobs
 from support.processes import children_of, wait_until
 from support.remote import OnSlurm, relays
 from support.sinks import run_report
@@ -18,15 +18,8 @@ STEPS = 8000  # half a minute on a core
 MINUTE = 60.0  # how long a fault lasts
 LONG = 600.0
 
-pytestmark = pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing())
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    # After so many seconds, a node that does not answer is down; 300 by default, in which these jobs would end.
-    started = slurm_cluster.SlurmCluster(tmp_path / "cluster", cores=1, SlurmdTimeout=10)
-    yield started
-    started.stop()
+# After so many seconds, a node that does not answer is down; 300 by default, in which these jobs would end.
+CLUSTER = {"cores": 1, "SlurmdTimeout": 10}
 
 
 @pytest.fixture

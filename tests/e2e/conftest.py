@@ -8,6 +8,7 @@ import pytest
 from support import jobs
 from support.processes import Programs
 from support.rest import Rest
+from support.slurm_cluster import SlurmCluster, missing
 
 # distilld sets this for its workers. Without it the threads of transformers and of the probes burn the cores while they
 # wait for each other (docs/decisions/0004). Set before anybody imports torch, which reads it once.
@@ -48,6 +49,10 @@ LONGEST = (
 def pytest_collection_modifyitems(items):
     place = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(place)))
+    no_slurm = missing()
+    for item in items:
+        if no_slurm and "cluster" in item.fixturenames:  # before its other fixtures are made
+            item.add_marker(pytest.mark.skip(reason=no_slurm))
 
 
 @pytest.fixture(autouse=True)
@@ -125,6 +130,14 @@ def module_service(request, programs, tmp_path_factory):
     process.rest = Rest(process.url)
     yield process
     started.stop_all()
+
+
+@pytest.fixture(scope="module")
+def cluster(request, tmp_path_factory):
+    """A Slurm with two virtual nodes on this machine, of the module, with its CLUSTER settings."""
+    started = SlurmCluster(tmp_path_factory.mktemp("slurm") / "cluster", **getattr(request.module, "CLUSTER", {}))
+    yield started
+    started.stop()
 
 
 @pytest.fixture

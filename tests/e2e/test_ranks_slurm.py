@@ -3,21 +3,12 @@
 import pathlib
 
 import pytest
-from support import jobs, slurm_cluster
+from support import jobs
 from test_ranks import hash_of, of
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "docker" / "slurm" / "distilld.sbatch"
 # The names of virtual nodes have no addresses.
 MEETING_POINT = {"MASTER_ADDR": "127.0.0.1"}
-
-pytestmark = pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing())
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    started = slurm_cluster.SlurmCluster(tmp_path_factory.mktemp("slurm") / "cluster")
-    yield started
-    started.stop()
 
 
 @pytest.fixture(scope="module")

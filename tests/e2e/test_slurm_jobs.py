@@ -1,22 +1,12 @@
 """Jobs of a service whose workers Slurm places: slurmctld and two virtual nodes on this machine."""
 
 import pytest
-from support import jobs, slurm_cluster
+from support import jobs
 from support.processes import wait_until
 from support.remote import OnSlurm
 from support.sinks import run_report
 
 STEPS = 2000  # longer than the lists of Slurm take to show its job
-
-pytestmark = pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing())
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    started = slurm_cluster.SlurmCluster(tmp_path_factory.mktemp("slurm") / "cluster")
-    started.wait_for("idle", "n1", "n2")
-    yield started
-    started.stop()
 
 
 @pytest.fixture

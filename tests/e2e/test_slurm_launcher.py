@@ -5,7 +5,6 @@ import os
 import subprocess
 
 import pytest
-from support import slurm_cluster
 from support.rest import Rest
 
 SPEC = {
@@ -16,15 +15,6 @@ SPEC = {
 }
 # What a job runs until somebody ends it.
 FOREVER = ("/bin/sh", "-c", "echo ready; exec sleep 1000")
-
-pytestmark = pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing())
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    started = slurm_cluster.SlurmCluster(tmp_path_factory.mktemp("slurm") / "cluster")
-    yield started
-    started.stop()
 
 
 class Probe:

@@ -6,23 +6,13 @@ import pathlib
 import signal
 
 import pytest
-from support import jobs, slurm_cluster
+from support import jobs
 from support.processes import wait_until
 from support.sinks import run_report
 from test_slurm_jobs import OnSlurm, slurm_id
 from test_teacher_keys import KEY, Gate, files_with
 
 STEPS = 80
-
-pytestmark = pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing())
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    started = slurm_cluster.SlurmCluster(tmp_path_factory.mktemp("slurm") / "cluster")
-    started.wait_for("idle", "n1", "n2")
-    yield started
-    started.stop()
 
 
 @pytest.fixture

@@ -1,21 +1,12 @@
 """Tasks of a generate job, and a student behind them, on two nodes of Slurm with a core each."""
 
-import pytest
-from support import jobs, slurm_cluster
+from support import jobs
 from support.processes import wait_until
 from support.rest import Rest, free_port
 
-pytestmark = pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing())
+CLUSTER = {"cores": 1}
 
 ROWS = 640
-
-
-@pytest.fixture
-def cluster(tmp_path_factory):
-    started = slurm_cluster.SlurmCluster(tmp_path_factory.mktemp("slurm") / "cluster", cores=1)
-    started.wait_for("idle", "n1", "n2")
-    yield started
-    started.stop()
 
 
 def test_teacher_nodes_become_student_nodes(distilld, cluster, teacher_folder, tmp_path):
