@@ -286,8 +286,6 @@ int execute(const ServeCommand& command) {
     JobMetricsOptions counted{.version = kVersion, .store_file = store_file};
     if (settings.launcher.kind == LauncherKind::slurm) {
         counted.links = [&attempts] { return attempts.counts(); };
-    } else {
-        counted.machine = host_name();
     }
     const auto metrics = std::make_shared<JobMetrics>(std::move(counted));
     auto options = manager_options(settings, *std::move(slots));

@@ -188,11 +188,13 @@ asio::awaitable<void> JobManager::Core::watch_nodes() {
         const auto machines = co_await nodes();
         metrics->update([&machines](ServiceCounts& counts) {
             counts.nodes.clear();
+            counts.attempts.clear();
             for (const Node& node : machines ? *machines : std::vector<Node>()) {
                 NodeCounts& of_state = counts.nodes[node.state];
                 ++of_state.nodes;
                 of_state.with_jobs += node.jobs.empty() ? 0 : 1;
                 of_state.cores += node.cores;
+                counts.attempts[node.name] = node.jobs.size();
             }
         });
         pause.expires_after(kNodesInterval);

@@ -3,7 +3,6 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -43,11 +42,10 @@ class AttemptPort {
 
 /// What is counted of the links to relays since the service started.
 struct LinkCounts {
-    std::uint64_t connections = 0;                 ///< that were opened
-    std::uint64_t reconnects = 0;                  ///< of those, by a relay that had been connected before
-    std::uint64_t connected = 0;                   ///< relays that are connected now
-    std::uint64_t unacknowledged = 0;              ///< messages that wait for the acknowledgement of a relay
-    std::map<std::string, std::uint64_t> nodes{};  ///< attempts that run on each machine
+    std::uint64_t connections = 0;     ///< that were opened
+    std::uint64_t reconnects = 0;      ///< of those, by a relay that had been connected before
+    std::uint64_t connected = 0;       ///< relays that are connected now
+    std::uint64_t unacknowledged = 0;  ///< messages that wait for the acknowledgement of a relay
 };
 
 /// The attempts that are under way in other places, by the hashes of their tokens. Any thread.

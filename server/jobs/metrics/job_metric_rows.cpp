@@ -54,18 +54,6 @@ auto of_links(std::uint64_t LinkCounts::* value) {
     return [value](const ServiceCounts& counts) { return MetricSamples(counts.links.*value); };
 }
 
-MetricSamples attempts_by_node(const ServiceCounts& counts) {
-    std::vector<MetricSample> samples;
-    if (!counts.machine.empty()) {
-        const auto busy = counts.slots.find("busy");
-        samples.push_back({{counts.machine}, busy == counts.slots.end() ? 0 : busy->second});
-    }
-    for (const auto& [node, attempts] : counts.links.nodes) {
-        samples.push_back({{node}, attempts});
-    }
-    return samples;
-}
-
 auto of_nodes(std::uint64_t NodeCounts::* value) {
     return [value](const ServiceCounts& counts) {
         std::vector<MetricSample> samples;
@@ -130,9 +118,8 @@ std::vector<MetricRow<ServiceCounts>> service_rows() {
         Row("distilld_relay_unacknowledged_messages",
             "Messages to relays that wait for an acknowledgement, because a relay is not there or has not answered.",
             gauge, of_links(&LinkCounts::unacknowledged)),
-        Row("distilld_node_attempts",
-            "Attempts of jobs that run on each machine: on a cluster, as Slurm listed them when it was last asked.",
-            gauge, {"node"}, attempts_by_node),
+        Row("distilld_node_attempts", "Attempts of jobs that run on each machine, as GET /v1/nodes lists them.", gauge,
+            {"node"}, &ServiceCounts::attempts),
         Row("distilld_build_info", "Version of the running program; always 1.", gauge, {"version"}, build_info),
     };
 }

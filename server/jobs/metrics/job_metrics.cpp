@@ -51,7 +51,6 @@ JobMetrics::JobMetrics(JobMetricsOptions options, JobMetricRows rows)
       totals_(rows_.runs.size()) {
     in_order_of_text();
     service_.version = std::move(options.version);
-    service_.machine = std::move(options.machine);
     // A counter without labels of a run exists before the first run, at 0.
     CountedRun none;
     take_in(none);

@@ -23,7 +23,6 @@ struct JobMetricsOptions {
     std::string version;                           ///< for distilld_build_info
     std::filesystem::path store_file{};            ///< of the job store, for its size and disk; empty = none
     std::function<double()> unix_time = unix_now;  ///< seconds
-    std::string machine{};                         ///< that all workers run on; empty: nodes of a cluster
     std::function<LinkCounts()> links{};           ///< to workers on other machines; empty = there are none. Any thread
 };
 

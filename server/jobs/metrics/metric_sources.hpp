@@ -62,6 +62,7 @@ struct ServiceCounts {
     std::map<std::string, std::uint64_t> waiting;     ///< by the code of the reason
     std::map<std::string, std::uint32_t> slots;       ///< by state; empty: there are none
     std::map<std::string, NodeCounts> nodes;          ///< by state; empty: not known
+    std::map<std::string, std::uint64_t> attempts;    ///< that run on a node, by its name
     std::uint64_t worker_restarts = 0;
     std::uint64_t worker_oom_restarts = 0;
     /// By result.
@@ -72,7 +73,6 @@ struct ServiceCounts {
     std::map<LabelValues, double> http_requests;           ///< by code, method, route
     std::map<LabelValues, Histogram> http_durations;       ///< seconds, by code, route
     LinkCounts links;                                      ///< to workers on other machines
-    std::string machine;                                   ///< that all workers run on; empty: nodes of a cluster
 };
 
 }  // namespace distilld

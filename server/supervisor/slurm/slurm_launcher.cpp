@@ -119,9 +119,7 @@ class SlurmLauncher final : public Launcher {
     /// All calls come on one executor.
     Queue& queue_on(asio::any_io_executor executor) {
         if (!queue_) {
-            queue_.emplace(options_.commands, std::move(executor), kQueueInterval, [this](auto jobs) {
-                attempts_.update([&jobs](LinkCounts& counts) { counts.nodes = std::move(jobs); });
-            });
+            queue_.emplace(options_.commands, std::move(executor));
         }
         return *queue_;
     }

@@ -35,10 +35,8 @@ std::optional<std::string> job_of(std::string_view name) {
     return std::string(name.substr(kNamePrefix.size(), end - kNamePrefix.size()));
 }
 
-Queue::Queue(const Commands& commands, asio::any_io_executor executor, std::chrono::milliseconds interval,
-             CountNodes count)
+Queue::Queue(const Commands& commands, asio::any_io_executor executor, std::chrono::milliseconds interval)
     : commands_(commands),
-      count_(std::move(count)),
       jobs_(executor, interval, [this] { return ask_queue(); }),
       nodes_(executor, interval, [this] { return commands_.nodes(); }) {}
 
@@ -48,17 +46,6 @@ asio::awaitable<Result<std::vector<QueueEntry>>> Queue::ask_queue() {
         log::warn("slurm", entries.error().message + " (jobs go on; asked again until it answers)");
     } else if (entries && std::exchange(silent_, false)) {
         log::info("slurm", "squeue answers again");
-    }
-    if (entries && count_) {
-        std::map<std::string, std::uint64_t> jobs;
-        for (const QueueEntry& entry : *entries) {
-            if (job_of(entry.name) && !is_end(entry.state)) {
-                for (const std::string& host : read_host_list(entry.nodes)) {
-                    ++jobs[host];
-                }
-            }
-        }
-        count_(std::move(jobs));
     }
     co_return entries;
 }

@@ -4,8 +4,6 @@
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,10 +30,8 @@ inline constexpr std::chrono::milliseconds kQueueInterval{2000};
 /// outlive it. One executor.
 class Queue {
   public:
-    /// `count`: told after each list how many of the service's jobs run on each machine; may be empty.
-    using CountNodes = std::function<void(std::map<std::string, std::uint64_t> jobs)>;
     Queue(const Commands& commands, boost::asio::any_io_executor executor,
-          std::chrono::milliseconds interval = kQueueInterval, CountNodes count = {});
+          std::chrono::milliseconds interval = kQueueInterval);
 
     /// Waits for the end of the job. It has ended if Slurm says so, or if two lists in a row lack it and scontrol does
     /// not know it either. While Slurm does not answer, nothing has ended. `log`: the file with the output of its
@@ -50,7 +46,6 @@ class Queue {
     boost::asio::awaitable<Result<std::vector<QueueEntry>>> ask_queue();
 
     const Commands& commands_;
-    CountNodes count_;
     SharedAnswer<std::vector<QueueEntry>> jobs_;
     SharedAnswer<std::vector<Node>> nodes_;
     bool silent_ = false;  ///< squeue failed

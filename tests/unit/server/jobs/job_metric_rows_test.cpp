@@ -57,19 +57,9 @@ TEST(JobMetricRows, WhatAnEndpointWasAskedAndSaidGoesOnOverTheJobsRuns) {
     EXPECT_THAT(metrics->text(), Not(HasSubstr("job_id")));
 }
 
-TEST(JobMetricRows, AttemptsOfThisMachineAreItsBusySlots) {
-    JobMetricsOptions options;
-    options.machine = "here";
-    const auto metrics = std::make_shared<JobMetrics>(options);
-    EXPECT_EQ(sample(metrics->text(), R"(distilld_node_attempts{node="here"})"), 0);
-    metrics->update([](ServiceCounts& counts) { counts.slots = {{"busy", 3}, {"free", 1}}; });
-    EXPECT_EQ(sample(metrics->text(), R"(distilld_node_attempts{node="here"})"), 3);
-    EXPECT_EQ(sample(metrics->text(), "distilld_relays_connected"), 0);
-}
-
 TEST(JobMetricRows, LinksToRelaysAreCounted) {
     JobMetricsOptions options;
-    LinkCounts counts{7, 2, 3, 40, {{"n1", 2}, {"n2", 1}}};
+    LinkCounts counts{7, 2, 3, 40};
     options.links = [&counts] { return counts; };
     const auto metrics = std::make_shared<JobMetrics>(options);
     const auto text = metrics->text();
@@ -77,10 +67,8 @@ TEST(JobMetricRows, LinksToRelaysAreCounted) {
     EXPECT_EQ(sample(text, "distilld_relay_reconnects_total"), 2);
     EXPECT_EQ(sample(text, "distilld_relays_connected"), 3);
     EXPECT_EQ(sample(text, "distilld_relay_unacknowledged_messages"), 40);
-    EXPECT_EQ(sample(text, R"(distilld_node_attempts{node="n1"})"), 2);
-    counts.nodes = {{"n2", 5}};
-    EXPECT_EQ(sample(metrics->text(), R"(distilld_node_attempts{node="n2"})"), 5);
-    EXPECT_THAT(metrics->text(), Not(HasSubstr("n1"))) << "a node without attempts";
+    counts.connected = 4;
+    EXPECT_EQ(sample(metrics->text(), "distilld_relays_connected"), 4);
 }
 
 TEST(JobMetricRows, EachOfSeveralTeachersIsShownForItself) {

@@ -48,6 +48,18 @@ TEST_F(NodeRoutesTest, AreInTheMetrics) {
     EXPECT_EQ(test::sample(text, "distilld_nodes{state=\"idle\"}"), 1);
     EXPECT_EQ(test::sample(text, "distilld_nodes_with_jobs{state=\"idle\"}"), 0);
     EXPECT_EQ(test::sample(text, "distilld_node_cores{state=\"idle\"}"), 4);
+    EXPECT_EQ(test::sample(text, "distilld_node_attempts{node=\"here\"}"), 0);
+}
+
+TEST_F(NodeRoutesTest, ItsAttemptsAreInTheMetrics) {
+    static_cast<void>(submitted("a"));
+    static_cast<void>(submitted("b"));
+    world_.manager.reset();
+    world_.open();  // a manager looks when it has started its workers, and later at intervals
+    static_cast<void>(test::await(world_.manager->nodes()));
+    const std::string text = world_.metrics->text();
+    EXPECT_EQ(test::sample(text, "distilld_node_attempts{node=\"here\"}"), 2);
+    EXPECT_EQ(test::sample(text, "distilld_nodes_with_jobs{state=\"allocated\"}"), 1);
 }
 
 TEST_F(NodeRoutesTest, RefusesUnknownParameters) {
