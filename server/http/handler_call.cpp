@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "pipeline/async/deadline.hpp"
-#include "pipeline/async/failure_message.hpp"
 #include "server/http/reply.hpp"
 #include "server/http/watches.hpp"
+#include "server/support/failure_logger.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld::http {
@@ -34,10 +34,6 @@ asio::awaitable<std::optional<Answer>> invoke_in_time(Connection& connection, co
     co_return co_await run_until(std::move(answering), until_peer_leaves(connection));
 }
 
-void log_failure(const std::string& label, const std::exception_ptr& failure) {
-    log::error("http", label + ": " + failure_message(failure));
-}
-
 }  // namespace
 
 asio::awaitable<std::optional<http::Response>> call_handler(Connection& connection, const Route& route,
@@ -56,7 +52,7 @@ asio::awaitable<std::optional<http::Response>> call_handler(Connection& connecti
         throw boost::system::system_error(asio::error::operation_aborted);
     }
     if (failure) {
-        log_failure(label, failure);
+        failure_logger("http", label)(failure);
         co_return make_problem(500, "the server failed on this request; its log says more under the request id");
     }
     if (!outcome) {

@@ -4,18 +4,17 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
-#include <exception>
 #include <set>
 #include <utility>
 
 #include "base/scope_exit.hpp"
 #include "pipeline/async/abort.hpp"
-#include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/async/tuple.hpp"
 #include "server/http/listen_address.hpp"
 #include "server/http/session.hpp"
 #include "server/http/session_context.hpp"
+#include "server/support/failure_logger.hpp"
 #include "server/support/log.hpp"
 #include "server/support/rate_limit.hpp"
 
@@ -63,10 +62,6 @@ struct ServerState {
 };
 
 namespace {
-
-void log_failure(const std::exception_ptr& failure) {
-    log::error("http", "session: " + failure_message(failure));
-}
 
 /// Runs a session, which ServerState::stop() can reach meanwhile.
 asio::awaitable<void> serve(std::shared_ptr<ServerState> state, tcp::socket socket,
@@ -143,7 +138,7 @@ asio::awaitable<void> run_server(std::shared_ptr<ServerState> state) {
     co_await asio::this_coro::throw_if_cancelled(false);
     const auto executor = state->acceptor.get_executor();
     TaskGroupOptions limits;
-    limits.on_failure = log_failure;
+    limits.on_failure = failure_logger("http", "session");
     TaskGroup sessions(executor, limits);
     limits.max_tasks = kMaxRefusals;
     TaskGroup refusals(executor, limits);

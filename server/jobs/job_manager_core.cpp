@@ -9,12 +9,12 @@
 
 #include "api/job_spec_json.hpp"
 #include "base/scope_exit.hpp"
-#include "pipeline/async/failure_message.hpp"
 #include "server/jobs/awaited_stores.hpp"
 #include "server/jobs/checks/spec_claims.hpp"
 #include "server/jobs/store/event_records.hpp"
 #include "server/jobs/task_array.hpp"
 #include "server/security/path_rule.hpp"
+#include "server/support/failure_logger.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld {
@@ -40,10 +40,6 @@ PathClaims claims_of_job(const api::Job& job, const std::shared_ptr<const JobSpe
 }
 
 constexpr std::chrono::seconds kNodesInterval{15};
-
-void log_failure(const std::exception_ptr& failure) {
-    log::error(kComponent, "unexpected: " + failure_message(failure));
-}
 
 bool tells_of_a_sealed_shard(const WorkerEvent& event) {
     const auto* progress = std::get_if<ProgressEvent>(&event);
@@ -130,7 +126,7 @@ JobManager::Core::Core(JobManagerOptions options_in, std::unique_ptr<JobStore> s
                    table.on_ended(id, outcome, steady_clock::now());
                    pump();
                }}),
-      watching(io.get_executor(), {.on_failure = log_failure}),
+      watching(io.get_executor(), {.on_failure = failure_logger(kComponent)}),
       retry(io),
       wakeup(io) {}
 
@@ -157,7 +153,7 @@ void JobManager::Core::run_thread() {
             io.run();
             return;
         } catch (...) {
-            log::error(kComponent, "unexpected: " + failure_message(std::current_exception()));
+            failure_logger(kComponent)(std::current_exception());
         }
     }
 }

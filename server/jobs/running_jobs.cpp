@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
-#include <exception>
 #include <ranges>
 #include <utility>
 
 #include "api/job_spec_json.hpp"
-#include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/async/tuple.hpp"
 #include "server/jobs/store/event_records.hpp"
 #include "server/jobs/store/journal_attempt.hpp"
-#include "server/support/log.hpp"
+#include "server/support/failure_logger.hpp"
 
 namespace distilld {
 namespace {
@@ -32,10 +30,6 @@ void forget_attempt(StoredJob& stored) {
     stored.attempt_received = 0;
 }
 
-void log_run_failure(const std::exception_ptr& failure) {
-    log::error("jobs", "unexpected: " + failure_message(failure));
-}
-
 }  // namespace
 
 RunningJobs::RunningJobs(asio::any_io_executor executor, asio::any_io_executor disk, Launcher& launcher,
@@ -49,7 +43,7 @@ RunningJobs::RunningJobs(asio::any_io_executor executor, asio::any_io_executor d
       metrics_(metrics),
       callbacks_(std::move(callbacks)),
       slots_(options.slot_layout.empty() ? shared_slots(options.slots) : options.slot_layout),
-      runs_(executor_, {.on_failure = log_run_failure}) {
+      runs_(executor_, {.on_failure = failure_logger("jobs")}) {
     show_slots();
 }
 

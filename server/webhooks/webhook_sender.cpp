@@ -22,8 +22,8 @@
 #include "net/http_pool.hpp"
 #include "net/tls_context.hpp"
 #include "pipeline/async/deadline.hpp"
-#include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/task_group.hpp"
+#include "server/support/failure_logger.hpp"
 #include "server/support/log.hpp"
 #include "server/webhooks/private_hosts.hpp"
 #include "server/webhooks/webhook_signature.hpp"
@@ -72,10 +72,7 @@ class ThreadedWebhookSender final : public WebhookSender {
           outbox_(std::move(outbox)),
           job_(std::move(job)),
           observer_(std::move(observer)),
-          tasks_(io_.get_executor(), {.on_failure =
-                                          [](const std::exception_ptr& failure) {
-                                              log::error(kComponent, "unexpected: " + failure_message(failure));
-                                          }}),
+          tasks_(io_.get_executor(), {.on_failure = failure_logger(kComponent)}),
           resolver_(io_.get_executor(), public_lookup(options_.private_hosts)) {}
 
     ~ThreadedWebhookSender() override {

@@ -31,7 +31,7 @@ LAYERS = {
     "api/": ["base/", "pipeline/core/", "api/"],
     # support <- http <- security, protocol <- supervisor, jobs <- cli; the worker's program and the teacher's beside
     # them.
-    "server/support/": ["base/", "server/support/"],
+    "server/support/": ["base/", "pipeline/async/failure_message.hpp", "server/support/"],
     # The settings of the service, read by whoever composes it. Jobs and webhooks take their sections, the other
     # rooms have options of their own.
     "server/settings/": [*BELOW_SERVER, "server/support/", "server/settings/"],
