@@ -5,7 +5,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <functional>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/environment.hpp"
 #include "base/files/files.hpp"
 #include "base/utf8.hpp"
 #include "distilld_version.hpp"
@@ -42,11 +42,6 @@ struct AttemptFlags {
 
 void say_of_attempt(const std::string& message) {
     std::fprintf(stderr, "distilld attempt: %s\n", to_shown_utf8(message).c_str());
-}
-
-std::optional<std::string> variable_of_environment(const char* name) {
-    const char* value = std::getenv(name);
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
 Result<RelayOptions> relay_options(const AttemptFlags& flags) {
@@ -95,7 +90,7 @@ Result<std::unique_ptr<WorkerProcess>> make_placed_worker(asio::any_io_executor 
     }
     slurm::Allocation given;
     if (placement.nodes > 1) {
-        auto allocation = slurm::read_allocation(variable_of_environment);
+        auto allocation = slurm::read_allocation(environment_variable);
         if (!allocation) {
             return allocation.error();
         }

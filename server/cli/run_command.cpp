@@ -7,13 +7,13 @@
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <optional>
 
 #include "api/job_spec_json.hpp"
 #include "api/spec_overrides.hpp"
 #include "api/spec_paths.hpp"
+#include "base/environment.hpp"
 #include "base/files/files.hpp"
 #include "base/json_fields.hpp"
 #include "base/json_text.hpp"
@@ -72,10 +72,7 @@ std::optional<WorkerStart> prepare(const RunCommand& command) {
         return std::nullopt;
     }
     api::make_paths_absolute(*spec, std::filesystem::current_path());
-    const auto rank = rank_from_environment([](const char* name) {
-        const char* value = std::getenv(name);
-        return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-    });
+    const auto rank = rank_from_environment(environment_variable);
     if (!rank) {
         print_error(rank.error().message);
         return std::nullopt;

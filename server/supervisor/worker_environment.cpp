@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <boost/url/parse.hpp>
 #include <boost/url/url_view.hpp>
-#include <cstdlib>
 #include <string_view>
+#include <utility>
 
+#include "base/environment.hpp"
 #include "net/host_rule.hpp"
 #include "pipeline/core/teacher_key_root.hpp"
 
@@ -49,11 +50,6 @@ bool is_passed_on(std::string_view name) {
            std::ranges::any_of(kPrefixes, [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-std::string variable(const char* name) {
-    const char* value = std::getenv(name);
-    return value != nullptr ? value : "";
-}
-
 /// Whether scheme, host and port are the same.
 bool same_server(const std::string& one, const std::string& other) {
     const auto a = boost::urls::parse_uri(one);
@@ -74,12 +70,12 @@ std::vector<std::string> allowed_keys(const JobSpec* spec) {
     for (const auto& [name, teacher] : spec->teachers) {
         keys.push_back(teacher.api_key_env);
     }
-    if (same_server(spec->metrics.mlflow_url, variable("MLFLOW_TRACKING_URI"))) {
+    if (same_server(spec->metrics.mlflow_url, environment_variable("MLFLOW_TRACKING_URI").value_or(""))) {
         keys.insert(keys.end(), {"MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"});
     }
     const std::string& collector = spec->metrics.otlp_url;
-    if (collector.empty() || same_server(collector, variable("OTEL_EXPORTER_OTLP_ENDPOINT")) ||
-        same_server(collector, variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))) {
+    if (collector.empty() || same_server(collector, environment_variable("OTEL_EXPORTER_OTLP_ENDPOINT").value_or("")) ||
+        same_server(collector, environment_variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").value_or(""))) {
         keys.insert(keys.end(), {"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"});
     }
     return keys;
@@ -88,7 +84,7 @@ std::vector<std::string> allowed_keys(const JobSpec* spec) {
 }  // namespace
 
 std::vector<std::string> worker_environment() {
-    const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
+    const auto is_set = [](const char* name) { return environment_variable(name).has_value(); };
     std::vector<std::string> settings;
     if (!is_set("OMP_WAIT_POLICY") && !is_set("GOMP_SPINCOUNT") && !is_set("KMP_BLOCKTIME")) {
         settings.emplace_back("GOMP_SPINCOUNT=1000");
@@ -117,8 +113,8 @@ std::vector<std::string> child_environment(std::vector<std::string> settings, co
 std::map<std::string, std::string> keys_of_job(const JobSpec* spec) {
     std::map<std::string, std::string> keys;
     for (const std::string& name : allowed_keys(spec)) {
-        if (const char* value = std::getenv(name.c_str()); value != nullptr && !name.empty()) {
-            keys.emplace(name, value);
+        if (auto value = environment_variable(name.c_str()); value && !name.empty()) {
+            keys.emplace(name, *std::move(value));
         }
     }
     return keys;

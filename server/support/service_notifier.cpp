@@ -7,17 +7,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 
 #include "base/ascii.hpp"
+#include "base/environment.hpp"
 
 namespace distilld {
 namespace {
-
-std::string_view variable(const char* name) {
-    const char* value = std::getenv(name);
-    return value != nullptr ? value : "";
-}
 
 std::optional<std::int64_t> positive(std::string_view text) {
     const auto number = number_from<std::int64_t>(text);
@@ -27,10 +22,10 @@ std::optional<std::int64_t> positive(std::string_view text) {
 }  // namespace
 
 ServiceNotifier ServiceNotifier::from_environment() {
-    const auto pid = variable("WATCHDOG_PID");
-    const auto interval = positive(variable("WATCHDOG_USEC"));
+    const std::string pid = environment_variable("WATCHDOG_PID").value_or("");
+    const auto interval = positive(environment_variable("WATCHDOG_USEC").value_or(""));
     const bool ours = pid.empty() || positive(pid) == std::optional<std::int64_t>(::getpid());
-    return ServiceNotifier(std::string(variable("NOTIFY_SOCKET")),
+    return ServiceNotifier(environment_variable("NOTIFY_SOCKET").value_or(""),
                            interval && ours ? std::optional(std::chrono::microseconds(*interval)) : std::nullopt);
 }
 

@@ -1,8 +1,8 @@
 #include "server/supervisor/slurm/slurm_commands.hpp"
 
-#include <cstdlib>
 #include <utility>
 
+#include "base/environment.hpp"
 #include "server/supervisor/worker_environment.hpp"
 
 namespace distilld::slurm {
@@ -21,19 +21,15 @@ bool is_unknown(const CommandAnswer& answer) {
     return answer.exit_code != 0 && answer.errors.find("Invalid job id specified") != std::string::npos;
 }
 
-std::string variable(const char* name) {
-    const char* value = std::getenv(name);
-    return value != nullptr ? value : "";
-}
-
 }  // namespace
 
 CommandsOptions usual_commands() {
     std::vector<std::string> settings = worker_environment();
-    if (const std::string config = variable("SLURM_CONF"); !config.empty()) {
-        settings.push_back("SLURM_CONF=" + config);
+    if (const auto config = environment_variable("SLURM_CONF"); config && !config->empty()) {
+        settings.push_back("SLURM_CONF=" + *config);
     }
-    return {.path = variable("PATH"), .environment = child_environment(std::move(settings), nullptr)};
+    return {.path = environment_variable("PATH").value_or(""),
+            .environment = child_environment(std::move(settings), nullptr)};
 }
 
 Result<Commands> Commands::find(CommandsOptions options) {
