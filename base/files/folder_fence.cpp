@@ -135,7 +135,7 @@ Result<std::optional<FolderFence>> FolderFence::try_take(const fs::path& folder,
 
 FolderFence FolderFence::held_by(fs::path folder, const JobAttempt& attempt, std::string holder) {
     FolderFence fence(std::move(folder), {.job = attempt.job, .attempt = attempt.number, .holder = std::move(holder)});
-    fence.is_another_s_ = true;
+    fence.held_elsewhere_ = true;
     return fence;
 }
 
@@ -158,7 +158,7 @@ Result<void> FolderFence::commit(const std::function<Result<void>()>& change, st
         *lost_ = true;
         return replaced_error(folder_.string(), attempt_of(mine_), attempt_of(**now));
     }
-    if (!*now && is_another_s_) {
+    if (!*now && held_elsewhere_) {
         return io_error((folder_ / kFence).string() + ": is missing; rank 0 of this run writes it");
     }
     if (!*now) {  // somebody has removed the folder, or what is in it

@@ -75,7 +75,7 @@ class FolderFence {
     FenceRecord mine_;
     Descriptor held_;  ///< locked; of the file that write() has made
     bool has_replaced_ = false;
-    bool is_another_s_ = false;                                                             ///< see held_by()
+    bool held_elsewhere_ = false;  ///< by another process of this run: see held_by()
     std::unique_ptr<std::atomic<bool>> lost_ = std::make_unique<std::atomic<bool>>(false);  ///< may be moved
 };
 
