@@ -13,18 +13,18 @@
 namespace distilld {
 namespace {
 
-void tell_of_packing(const Dataset& rows, std::uint32_t sequence_length,
-                     const std::function<void(const std::string&)>& on_info) {
-    const Dataset& documents = rows.asked_about();
+void tell_of_documents(const Dataset& rows, const DatasetSpec& spec,
+                       const std::function<void(const std::string&)>& on_info) {
     if (const Dataset* read = rows.teacher_documents()) {
         on_info("documents have a prompt of their own for the teacher: it reads " +
                 std::to_string(read->token_count()) + " tokens, the student " + std::to_string(rows.token_count()));
     }
-    if (documents.row_count() == rows.row_count()) {
+    if (spec.packing != Packing::documents) {
         return;
     }
-    const double filled =
-        100.0 * static_cast<double>(rows.token_count()) / (static_cast<double>(rows.row_count()) * sequence_length);
+    const Dataset& documents = rows.asked_about();
+    const double filled = 100.0 * static_cast<double>(rows.token_count()) /
+                          (static_cast<double>(rows.row_count()) * spec.sequence_length);
     const std::string percent = std::to_string(filled);
     on_info(std::to_string(documents.row_count()) + " documents lie in " + std::to_string(rows.row_count()) +
             " rows, which they fill to " + percent.substr(0, percent.find('.') + 2) + "%");
@@ -55,7 +55,7 @@ Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
         for (const DatasetPart& part : (*mixed)->parts()) {
             reading.on_info(std::to_string(part.rows->row_count()) + " of " + std::to_string((*mixed)->row_count()) +
                             " rows are of the teacher " + part.teacher);
-            tell_of_packing(*part.rows, spec.dataset.sequence_length, reading.on_info);
+            tell_of_documents(*part.rows, spec.dataset, reading.on_info);
         }
         run.mixed = std::move(*mixed);
         run.dataset = run.mixed;
@@ -66,7 +66,7 @@ Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
         return train.error();
     }
     run.dataset = std::move(*train);
-    tell_of_packing(*run.dataset, spec.dataset.sequence_length, reading.on_info);
+    tell_of_documents(*run.dataset, spec.dataset, reading.on_info);
     if (spec.has_teacher() && run.dataset->names_teachers()) {
         reading.on_info("rows of " + shown(spec.dataset.train) +
                         " name a teacher, but the spec has only one: all rows go to it (for several, use /teachers)");
