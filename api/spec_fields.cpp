@@ -134,9 +134,10 @@ std::vector<SpecField> dataset_fields() {
          .required = "input positions of a row, at least 1",
          .needed_by = NeededBy::tokens,
          .also_known_as = {"max_length", "max_seq_length", "max_seq_len", "block_size", "cutoff_len"}},
+        // The checkpoint holds a hash of the resulting rows.
         {.pointer = "/dataset/teacher_sequence_length",
          .kind = make_integer(&DatasetSpec::teacher_sequence_length, {0, 1U << 20}),
-         .decides_weights = yes,
+         .decides_weights = no,
          .help = "maximum input positions that the teacher reads of a document with a `teacher_prompt` or "
                  "`teacher_input_ids` (docs/data.md)",
          .default_note = "= `sequence_length`"},
