@@ -61,7 +61,9 @@ def test_notice_of_a_preemption_costs_no_step(service, spec, expected):
 
 
 def test_a_job_that_waits_in_slurms_queue_says_so(service, cluster, spec):
-    blocker = cluster.run("sbatch", "--parsable", "--nodes=2", "--exclusive", "--wrap=sleep 600").strip()
+    blocker = cluster.run(
+        "sbatch", "--parsable", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 600"
+    ).strip()
     job = service.rest.submit(jobs.changed(spec, {"/training/max_steps": 20}))
     reason = wait_until(lambda: service.rest.job(job)["status_reason"], "the reason")
     assert reason["code"] == "cluster_queue"
