@@ -97,7 +97,7 @@ void TeacherLane::stop() {
 void TeacherLane::on_wanted() {
     const Instant now = steady_now();
     scheduler_.on_wanted(now);
-    if (scheduler_.silent_since() || now - heard_ > kUnremarkable) {
+    if (scheduler_.silent_since() || now - heard_ > std::min(kUnremarkable, options_.watch.grace)) {
         wake();  // an outage is reported when the student has to wait for its end
     }
 }

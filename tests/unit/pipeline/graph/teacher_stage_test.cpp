@@ -183,6 +183,24 @@ TEST_F(TeacherStageTest, AHangIsShownAndOver) {
     EXPECT_GT(last.tokens_per_second * last.seconds_elapsed, static_cast<double>(last.tokens)) << "less what was lost";
 }
 
+/// Takes longer for each step than a hang has to last to be reported.
+class BusyStudent final : public FakeStudent {
+  public:
+    MicroBatchStats train(StagedBatch& batch) override {
+        std::this_thread::sleep_for(60ms);
+        return FakeStudent::train(batch);
+    }
+};
+
+TEST_F(TeacherStageTest, AHangThatBeganWhileTheStudentWasBusyIsShownToo) {
+    options_.total_steps = 4;
+    teacher_.decide = [](std::uint64_t, std::size_t) { return FakeTeacher::Fate{100us, {}}; };
+    teacher_.hold = [this](std::uint64_t number) { return number == 2 && waits().empty(); };
+    BusyStudent student;
+    ASSERT_TRUE(run(student, &teacher_).has_value());
+    EXPECT_EQ(waits().size(), 2U);
+}
+
 TEST_F(TeacherStageTest, WhenPatienceIsOverTheErrorSaysWhatWasWaitedForAndHowLong) {
     asking_.scheduler.retry.outage_timeout = 200ms;
     teacher_.decide = [](std::uint64_t, std::size_t) {
