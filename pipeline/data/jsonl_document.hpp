@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +25,11 @@ struct Document {
     bool names_teacher = false;  ///< though DatasetOptions::teachers is empty
     std::size_t teacher = 0;     ///< index into DatasetOptions::teachers
 };
+
+/// Whether one of the labels carries loss.
+[[nodiscard]] inline bool has_target(std::span<const std::int32_t> labels) {
+    return std::ranges::any_of(labels, [](std::int32_t label) { return label != kIgnoredLabel; });
+}
 
 /// Bytes that must be readable after a line given to DocumentParser.
 extern const std::size_t kDocumentPadding;

@@ -5,14 +5,6 @@
 
 namespace distilld {
 
-namespace {
-
-bool has_target(std::span<const std::int32_t> labels) {
-    return std::ranges::any_of(labels, [](std::int32_t label) { return label != kIgnoredLabel; });
-}
-
-}  // namespace
-
 RowBuilder::RowBuilder(const Tokenizer* tokenizer, const DatasetOptions& options, TokenDraft* draft,
                        const std::string& name)
     : options_(options),

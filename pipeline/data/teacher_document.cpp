@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <span>
 
-#include "pipeline/core/micro_batch.hpp"
-
 namespace distilld {
 
 namespace {
 
-/// Labels of tokens that follow another one.
-bool has_labels(const Document& document) {
-    const auto labels = std::span(document.labels).subspan(std::min<std::size_t>(1, document.labels.size()));
-    return std::ranges::any_of(labels, [](std::int32_t label) { return label != kIgnoredLabel; });
+/// The labels of tokens that follow another one.
+std::span<const std::int32_t> following(const Document& document) {
+    return std::span(document.labels).subspan(std::min<std::size_t>(1, document.labels.size()));
 }
 
 }  // namespace
@@ -22,14 +19,14 @@ bool align_with_teacher(Document& document) {
         document.labels = document.ids;
         document.has_labels = true;
     }
-    const bool had_labels = has_labels(document);
+    const bool had_target = has_target(following(document));
     const std::size_t most = std::min(document.ids.size(), document.teacher_ids.size());
     const auto differ = std::mismatch(document.ids.rbegin(), document.ids.rbegin() + static_cast<std::ptrdiff_t>(most),
                                       document.teacher_ids.rbegin());
     const auto common = static_cast<std::size_t>(differ.first - document.ids.rbegin());
     const std::size_t answered = std::min(common, most == 0 ? 0 : most - 1);
     std::fill_n(document.labels.begin(), document.ids.size() - answered, kIgnoredLabel);
-    return !had_labels || has_labels(document);
+    return !had_target || has_target(following(document));
 }
 
 Document teacher_document(const Document& document, std::size_t cut) {
