@@ -25,14 +25,15 @@ void JobJournal::append(const std::string& id, api::JobEvent event) {
     live.unsaved_events.push_back(std::move(event));
     make_room(live);
     count_unsaved(id, live, before);
-    show(id, live);
-    if (live.held) {
-        return;
+    const bool held = live.held;
+    // Readers see a state when its event is in the store, so that nobody finds a job ended whose history goes on. What
+    // cannot be written now is shown all the same: retry() writes it with all that waits.
+    if (held || trouble_ || !write(id)) {
+        show(id, live);
     }
-    if (!trouble_) {  // else retry() writes it with all that waits
-        write(id);
+    if (!held) {
+        wake_(id);
     }
-    wake_(id);
 }
 
 void JobJournal::hold(const std::string& id) {
