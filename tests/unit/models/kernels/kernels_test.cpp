@@ -1,14 +1,17 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "models/kernels/accumulate.hpp"
+#include "models/kernels/few_rows.hpp"
 #include "models/kernels/gated.hpp"
 #include "models/kernels/instructions.hpp"
 #include "models/kernels/numbers.hpp"
@@ -49,6 +52,32 @@ double distance(const Tensor& got, const Tensor& wanted) {
 Tensor normed(const Tensor& stream, const Tensor& weight) {
     const Tensor wide = stream.to(stream.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat);
     return weight * (wide * torch::rsqrt(wide.square().mean(-1, true) + kEpsilon)).to(stream.scalar_type());
+}
+
+TEST(Kernels, FewRowsAreMultipliedAsRowsAlone) {
+    for (const auto type : {torch::kFloat, torch::kBFloat16, torch::kDouble}) {
+        for (const auto& [depth, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+                 {1, 1}, {8, 5}, {16, 4}, {33, 7}, {64, 300}, {300, 64}}) {
+            const Tensor x = random({9, depth}, type, 1);
+            const Tensor weight = random({columns, depth}, type, 2);
+            const Tensor bias = random({columns}, type, 3);
+            const Tensor all = few_rows_product(x, weight, bias);
+            const Tensor exact = at::linear(x.to(torch::kDouble), weight.to(torch::kDouble), bias.to(torch::kDouble));
+            EXPECT_LT(distance(all, exact), type == torch::kBFloat16 ? 4e-3 : 1e-6);
+            for (const int threads : {1, 3}) {
+                const Threads count(threads);
+                for (std::int64_t begin = 0; begin < 9; ++begin) {
+                    for (const std::int64_t size : {std::int64_t{1}, std::min<std::int64_t>(5, 9 - begin)}) {
+                        const Tensor some = few_rows_product(x.narrow(0, begin, size), weight, bias);
+                        EXPECT_TRUE(torch::equal(some, all.narrow(0, begin, size)));
+                    }
+                }
+            }
+            EXPECT_LT(distance(few_rows_product(x.unsqueeze(0), weight, {})[0], exact - bias.to(torch::kDouble)),
+                      type == torch::kBFloat16 ? 4e-3 : 1e-6);
+        }
+    }
+    EXPECT_FALSE(takes_few_rows(random({4, 8}, torch::kFloat).t()));
 }
 
 TEST(Kernels, TakeEachItemOnceOnAnyNumberOfThreads) {

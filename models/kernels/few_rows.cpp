@@ -1,0 +1,272 @@
+#include "models/kernels/few_rows.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "models/kernels/bf16_blocks.hpp"
+#include "models/kernels/element_types.hpp"
+#include "models/kernels/instructions.hpp"
+#include "models/kernels/numbers.hpp"
+#include "models/kernels/parallel.hpp"
+
+#ifdef DISTILLD_BF16
+#include <immintrin.h>
+#endif
+
+namespace distilld::kernels {
+namespace {
+
+using torch::Tensor;
+
+/// Rows of W and of x whose sums are in registers at once: 16 of AVX-512's 32.
+constexpr std::int64_t kWeightRows = 4;
+constexpr std::int64_t kInputRows = 4;
+
+/// Into a variable: a vector as a result would be passed differently by each instruction set.
+template <typename T>
+DISTILLD_INLINE void widen(const T* values, Lanes<Wide<T>>& wide) {
+    if constexpr (std::is_same_v<T, c10::BFloat16>) {
+        using Bits [[gnu::vector_size(kLanes * sizeof(std::uint16_t))]] = std::uint16_t;
+        using WideBits [[gnu::vector_size(kLanes * sizeof(std::uint32_t))]] = std::uint32_t;
+        Bits bits;
+        std::memcpy(&bits, values, sizeof(bits));
+        const WideBits shifted = __builtin_convertvector(bits, WideBits) << 16U;
+        std::memcpy(&wide, &shifted, sizeof(wide));
+    } else {
+        std::memcpy(&wide, values, sizeof(wide));
+    }
+}
+
+template <typename T>
+struct Product {
+    const Wide<T>* x;  ///< [rows, depth in whole lanes], zero behind the depth
+    const T* weight;   ///< [columns, depth]
+    const T* bias;     ///< [columns]; null: none
+    T* out;            ///< [rows, columns]
+    std::int64_t rows;
+    std::int64_t columns;
+    std::int64_t depth;
+    std::int64_t stride;  ///< of x
+
+    /// The block of `Columns` rows of W from `column` on, for `Rows` rows of x from `row` on.
+    template <std::int64_t Columns, std::int64_t Rows>
+    DISTILLD_INLINE void block(std::int64_t column, std::int64_t row) const {
+        std::array<std::array<Lanes<Wide<T>>, Rows>, Columns> sums{};
+        const T* w = weight + column * depth;
+        const Wide<T>* v = x + row * stride;
+        const std::int64_t whole = depth - depth % kLanes;
+        for (std::int64_t k = 0; k < whole; k += kLanes) {
+            std::array<Lanes<Wide<T>>, Columns> weights;
+            for (std::int64_t c = 0; c < Columns; ++c) {
+                widen(w + c * depth + k, weights[static_cast<std::size_t>(c)]);
+            }
+            add<Columns, Rows>(sums, weights, v + k);
+        }
+        if (whole < depth) {
+            std::array<Lanes<Wide<T>>, Columns> weights;
+            for (std::int64_t c = 0; c < Columns; ++c) {
+                std::array<T, kLanes> rest{};
+                std::copy_n(w + c * depth + whole, depth - whole, rest.begin());
+                widen(rest.data(), weights[static_cast<std::size_t>(c)]);
+            }
+            add<Columns, Rows>(sums, weights, v + whole);
+        }
+#pragma GCC unroll 4
+        for (std::int64_t c = 0; c < Columns; ++c) {
+#pragma GCC unroll 4
+            for (std::int64_t r = 0; r < Rows; ++r) {
+                std::array<Wide<T>, kLanes> lanes;
+                std::memcpy(lanes.data(), &sums[static_cast<std::size_t>(c)][static_cast<std::size_t>(r)],
+                            sizeof(lanes));
+                const Wide<T> sum = pair_sum(lanes);
+                out[(row + r) * columns + column + c] =
+                    narrowed<T>(bias != nullptr ? sum + widened(bias[column + c]) : sum);
+            }
+        }
+    }
+
+    template <std::int64_t Columns, std::int64_t Rows>
+    DISTILLD_INLINE void add(std::array<std::array<Lanes<Wide<T>>, Rows>, Columns>& sums,
+                             const std::array<Lanes<Wide<T>>, Columns>& weights, const Wide<T>* v) const {
+        for (std::int64_t r = 0; r < Rows; ++r) {
+            Lanes<Wide<T>> values;
+            widen(v + r * stride, values);
+            for (std::int64_t c = 0; c < Columns; ++c) {
+                sums[static_cast<std::size_t>(c)][static_cast<std::size_t>(r)] +=
+                    weights[static_cast<std::size_t>(c)] * values;
+            }
+        }
+    }
+
+    template <std::int64_t Columns>
+    DISTILLD_INLINE void all_rows(std::int64_t column) const {
+        std::int64_t row = 0;
+        for (; row + kInputRows <= rows; row += kInputRows) {
+            block<Columns, kInputRows>(column, row);
+        }
+        for (; row < rows; ++row) {
+            block<Columns, 1>(column, row);
+        }
+    }
+
+    /// Blocks [begin, end) of kWeightRows columns.
+    DISTILLD_INLINE static void run(const Product* all, std::int64_t begin, std::int64_t end) {
+        const Product product = *all;
+        for (std::int64_t column = begin * kWeightRows; column < std::min(end * kWeightRows, product.columns);) {
+            if (column + kWeightRows <= product.columns) {
+                product.template all_rows<kWeightRows>(column);
+                column += kWeightRows;
+            } else {
+                product.template all_rows<1>(column++);
+            }
+        }
+    }
+};
+
+#ifdef DISTILLD_BF16
+
+/// The same with the dot products of AVX512-BF16: pairs of bf16 products, in the order of the instruction.
+struct DotProduct {
+    const std::uint16_t* x;  ///< [rows, depth in whole kBlocks], zero behind the depth
+    const std::uint16_t* weight;
+    const std::uint16_t* bias;
+    std::uint16_t* out;
+    std::int64_t rows;
+    std::int64_t columns;
+    std::int64_t depth;
+    std::int64_t stride;
+
+    template <std::int64_t Columns, std::int64_t Rows>
+    DISTILLD_BF16 void block(std::int64_t column, std::int64_t row) const {
+        __m512 sums[Columns][Rows];
+#pragma GCC unroll 4
+        for (auto& of_column : sums) {
+#pragma GCC unroll 4
+            for (auto& sum : of_column) {
+                sum = _mm512_setzero_ps();
+            }
+        }
+        const std::uint16_t* w = weight + column * depth;
+        const std::uint16_t* v = x + row * stride;
+        for (std::int64_t k = 0; k < depth; k += kBlock) {
+            // Behind the depth lies the next row, or nothing.
+            const __mmask32 there = depth - k >= kBlock ? ~__mmask32{0} : (__mmask32{1} << (depth - k)) - 1;
+            __m512bh weights[Columns];
+#pragma GCC unroll 4
+            for (std::size_t c = 0; c < Columns; ++c) {
+                weights[c] = reinterpret_cast<__m512bh>(
+                    _mm512_maskz_loadu_epi16(there, w + static_cast<std::int64_t>(c) * depth + k));
+            }
+#pragma GCC unroll 4
+            for (std::size_t r = 0; r < Rows; ++r) {
+                const auto values =
+                    reinterpret_cast<__m512bh>(_mm512_loadu_si512(v + static_cast<std::int64_t>(r) * stride + k));
+#pragma GCC unroll 4
+                for (std::size_t c = 0; c < Columns; ++c) {
+                    sums[c][r] = _mm512_dpbf16_ps(sums[c][r], weights[c], values);
+                }
+            }
+        }
+#pragma GCC unroll 4
+        for (std::size_t c = 0; c < Columns; ++c) {
+#pragma GCC unroll 4
+            for (std::size_t r = 0; r < Rows; ++r) {
+                const float sum = _mm512_reduce_add_ps(sums[c][r]);
+                const auto at = column + static_cast<std::int64_t>(c);
+                const float more =
+                    bias != nullptr ? widened(c10::BFloat16(bias[at], c10::BFloat16::from_bits())) : 0.0F;
+                out[(row + static_cast<std::int64_t>(r)) * columns + at] = narrowed<c10::BFloat16>(sum + more).x;
+            }
+        }
+    }
+
+    template <std::int64_t Columns>
+    DISTILLD_BF16 void all_rows(std::int64_t column) const {
+        std::int64_t row = 0;
+        for (; row + kInputRows <= rows; row += kInputRows) {
+            block<Columns, kInputRows>(column, row);
+        }
+        for (; row < rows; ++row) {
+            block<Columns, 1>(column, row);
+        }
+    }
+
+    DISTILLD_BF16 void run(std::int64_t begin, std::int64_t end) const {
+        for (std::int64_t column = begin * kWeightRows; column < std::min(end * kWeightRows, columns);) {
+            if (column + kWeightRows <= columns) {
+                all_rows<kWeightRows>(column);
+                column += kWeightRows;
+            } else {
+                all_rows<1>(column++);
+            }
+        }
+    }
+};
+
+#endif
+
+/// `rows` in whole blocks of `block` numbers of `type`, zero behind them.
+Tensor in_blocks(const Tensor& rows, std::int64_t block, torch::ScalarType type) {
+    const std::int64_t depth = rows.size(1);
+    Tensor padded = torch::zeros({rows.size(0), (depth + block - 1) / block * block}, rows.options().dtype(type));
+    padded.narrow(1, 0, depth).copy_(rows);
+    return padded;
+}
+
+}  // namespace
+
+bool takes_few_rows(const Tensor& weight) {
+    const auto type = weight.scalar_type();
+    return weight.device().is_cpu() && weight.is_contiguous() && weight.dim() == 2 &&
+           (type == torch::kFloat || type == torch::kBFloat16 || type == torch::kDouble);
+}
+
+Tensor few_rows_product(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
+    const std::int64_t depth = weight.size(1);
+    const std::int64_t columns = weight.size(0);
+    const Tensor rows = x.reshape({-1, depth});
+    Tensor out = torch::empty({rows.size(0), columns}, rows.options());
+    const std::int64_t blocks = (columns + kWeightRows - 1) / kWeightRows;
+    const std::int64_t grain = grain_of(kWeightRows * depth);
+    const auto multiply = [&]<typename T>() {
+        const Tensor wide = in_blocks(rows, kLanes, wide_type(rows.scalar_type()));
+        const Product<T> product{elements<Wide<T>>(wide),
+                                 elements<T>(weight),
+                                 bias ? elements<T>(*bias) : nullptr,
+                                 mutable_elements<T>(out),
+                                 rows.size(0),
+                                 columns,
+                                 depth,
+                                 wide.size(1)};
+        in_parallel(blocks, grain,
+                    [&product](std::int64_t begin, std::int64_t end) { run_widest<Product<T>>(&product, begin, end); });
+    };
+#ifdef DISTILLD_BF16
+    if (rows.scalar_type() == torch::kBFloat16 && bf16_instructions() != Bf16Instructions::none) {
+        const Tensor padded = in_blocks(rows, kBlock, torch::kBFloat16);
+        const auto bits = [](const Tensor& tensor) {
+            return reinterpret_cast<const std::uint16_t*>(elements<c10::BFloat16>(tensor));
+        };
+        const DotProduct product{bits(padded),
+                                 bits(weight),
+                                 bias ? bits(*bias) : nullptr,
+                                 reinterpret_cast<std::uint16_t*>(mutable_elements<c10::BFloat16>(out)),
+                                 rows.size(0),
+                                 columns,
+                                 depth,
+                                 padded.size(1)};
+        in_parallel(blocks, grain, [&product](std::int64_t begin, std::int64_t end) { product.run(begin, end); });
+    } else {
+        with_element_type(rows.scalar_type(), multiply);
+    }
+#else
+    with_element_type(rows.scalar_type(), multiply);
+#endif
+    std::vector<std::int64_t> sizes(x.sizes().begin(), x.sizes().end());
+    sizes.back() = columns;
+    return out.view(sizes);
+}
+
+}  // namespace distilld::kernels
