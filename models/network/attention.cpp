@@ -101,15 +101,15 @@ std::vector<Linear*> Attention::linears() {
     return all;
 }
 
-torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositions::Angles& angles,
-                                 const DocumentGroups& documents) const {
+Attention::Projected Attention::projected(const torch::Tensor& input, const RotaryPositions::Angles& angles,
+                                          ProductKind kind) const {
     const auto rows = input.size(0);
     const auto columns = input.size(1);
     const std::int64_t keys_size = key_heads_ * head_dim_;
     const std::vector<torch::Tensor> parts =
         inputs_.size() == 1
-            ? inputs_.front().forward(input).split_with_sizes({heads_ * head_dim_, keys_size, keys_size}, -1)
-            : Linear::forward_all({&inputs_[0], &inputs_[1], &inputs_[2]}, input);
+            ? inputs_.front().forward(input, kind).split_with_sizes({heads_ * head_dim_, keys_size, keys_size}, -1)
+            : Linear::forward_all({&inputs_[0], &inputs_[1], &inputs_[2]}, input, kind);
     const auto split = [&](std::size_t part, std::int64_t count, const std::optional<RmsNorm>& norm) {
         const auto heads = parts[part].view({rows, columns, count, head_dim_});
         return norm ? norm->forward(heads) : heads;
@@ -117,9 +117,14 @@ torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositio
     const auto turned = [&](const torch::Tensor& heads) {
         return angles.cos.defined() ? RotaryPositions::rotate(heads, angles) : heads;
     };
-    const auto query = turned(split(0, heads_, query_norm_)).transpose(1, 2);
-    const auto key = turned(split(1, key_heads_, key_norm_)).transpose(1, 2);
-    const auto value = split(2, key_heads_, std::nullopt).transpose(1, 2);
+    return {turned(split(0, heads_, query_norm_)).transpose(1, 2),
+            turned(split(1, key_heads_, key_norm_)).transpose(1, 2),
+            split(2, key_heads_, std::nullopt).transpose(1, 2)};
+}
+
+torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositions::Angles& angles,
+                                 const DocumentGroups& documents) const {
+    const auto [query, key, value] = projected(input, angles);
     if (documents.empty()) {
         return output_.forward(mix(query, key, value, 0));
     }
@@ -143,29 +148,50 @@ torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositio
     return output_.forward(torch::cat(mixed, 1));
 }
 
+torch::Tensor Attention::extend(const torch::Tensor& input, const RotaryPositions::Angles& angles,
+                                const std::vector<Extension>& sequences, std::size_t layer, ProductKind kind) const {
+    const auto [query, key, value] = projected(input, angles, kind);
+    // One after the other: no bit depends on the other sequences.
+    std::vector<torch::Tensor> mixed;
+    std::int64_t begin = 0;
+    for (const auto& [cache, count] : sequences) {
+        const auto [keys, values] = append(cache->layers[layer], cache->length, key[0].narrow(1, begin, count),
+                                           value[0].narrow(1, begin, count));
+        mixed.push_back(mix(query.narrow(2, begin, count), keys.unsqueeze(0), values.unsqueeze(0), 0));
+        begin += count;
+    }
+    if (begin < input.size(1)) {
+        mixed.push_back(torch::zeros({1, input.size(1) - begin, heads_ * head_dim_}, input.options()));
+    }
+    return output_.forward(torch::cat(mixed, 1), kind);
+}
+
 torch::Tensor Attention::mix(const torch::Tensor& query, const torch::Tensor& key, const torch::Tensor& value,
                              std::uint64_t part) const {
     const auto rows = query.size(0);
     const auto columns = query.size(2);
-    const bool hides = window_ && columns > *window_;  // otherwise a row needs no mask, and can use the faster kernels
+    const auto positions = key.size(2);
+    const bool hides =
+        window_ && positions > *window_;  // otherwise a row needs no mask, and can use the faster kernels
     const bool widens = scores_in_fp32_ && at::isReducedFloatingType(query.scalar_type());
     torch::Tensor mixed;
     if (widens || dropout_.active()) {
         mixed = mix_in_steps(query, key, value, part);
-    } else if (!hides && kernels::takes_causal_attention(query, key, value)) {
+    } else if (!hides && columns == positions && kernels::takes_causal_attention(query, key, value)) {
         mixed = torch::GradMode::is_enabled() ? CausallyAttended::apply(query, key, value, scale_)
                                               : kernels::causal_attention(query, key, value, scale_).out;
     } else {
         std::optional<torch::Tensor> mask;
-        if (hides) {
-            mask = seen(columns, query.device());
+        const bool sees_all = columns == 1 && !hides;  // the last position
+        if (hides || (columns != positions && !sees_all)) {
+            mask = seen(columns, positions, query.device());
         }
         const bool fewer = heads_ != key_heads_;
         const bool repeats = fewer && !takes_fewer_heads(query, mask.has_value());
         const std::int64_t times = heads_ / key_heads_;
         mixed = at::scaled_dot_product_attention(
             query, repeats ? repeated_heads(key, times) : key, repeats ? repeated_heads(value, times) : value, mask,
-            /*dropout_p=*/0.0, /*is_causal=*/!mask, scale_, /*enable_gqa=*/fewer && !repeats);
+            /*dropout_p=*/0.0, /*is_causal=*/!mask && !sees_all, scale_, /*enable_gqa=*/fewer && !repeats);
     }
     return mixed.transpose(1, 2).reshape({rows, columns, heads_ * head_dim_});
 }
@@ -180,15 +206,15 @@ torch::Tensor Attention::mix_in_steps(const torch::Tensor& query, const torch::T
     };
     const auto keys = for_each_query(key).to(scored_in).transpose(-1, -2);
     const auto scores = torch::matmul(query.to(scored_in), keys) * scale_;
-    const auto hidden = torch::logical_not(seen(query.size(2), query.device()));
+    const auto hidden = torch::logical_not(seen(query.size(2), key.size(2), query.device()));
     const auto weights =
         torch::softmax(scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()), -1, wide).to(type);
     return torch::matmul(dropout_.forward(weights, part), for_each_query(value));
 }
 
-torch::Tensor Attention::seen(std::int64_t columns, const torch::Device& device) const {
-    const auto positions = torch::arange(columns, device);
-    const auto back = positions.unsqueeze(1) - positions.unsqueeze(0);
+torch::Tensor Attention::seen(std::int64_t queries, std::int64_t positions, const torch::Device& device) const {
+    const auto all = torch::arange(positions, device);
+    const auto back = all.narrow(0, positions - queries, queries).unsqueeze(1) - all.unsqueeze(0);
     return window_ ? torch::logical_and(back >= 0, back < *window_) : back >= 0;
 }
 

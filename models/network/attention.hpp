@@ -9,6 +9,7 @@
 
 #include "models/network/document_groups.hpp"
 #include "models/network/dropout.hpp"
+#include "models/network/kv_cache.hpp"
 #include "models/network/layer_place.hpp"
 #include "models/network/linear.hpp"
 #include "models/network/norm.hpp"
@@ -30,18 +31,34 @@ class Attention {
     [[nodiscard]] torch::Tensor forward(const torch::Tensor& input, const RotaryPositions::Angles& angles,
                                         const DocumentGroups& documents) const;
 
+    /// `input` [1, N, H] -> [1, N, H]: new positions of sequences, one after the other, then positions that belong to
+    /// none, whose output is unspecified. Each sees its sequence's earlier positions in layer `layer` of the cache,
+    /// which gets the new ones; the caller raises KvCache::length. `angles` are those of the new positions. No
+    /// gradients.
+    [[nodiscard]] torch::Tensor extend(const torch::Tensor& input, const RotaryPositions::Angles& angles,
+                                       const std::vector<Extension>& sequences, std::size_t layer,
+                                       ProductKind kind) const;
+
     /// In the order of their parameters.
     [[nodiscard]] std::vector<Linear*> linears();
 
   private:
-    /// [B, heads, T, D], fewer heads of keys and values -> [B, T, heads · D]. `part` numbers the calls of a forward.
+    struct Projected {
+        torch::Tensor query;  ///< [B, heads, T, D], rotated
+        torch::Tensor key;    ///< [B, key heads, T, D], rotated
+        torch::Tensor value;  ///< [B, key heads, T, D]
+    };
+    [[nodiscard]] Projected projected(const torch::Tensor& input, const RotaryPositions::Angles& angles,
+                                      ProductKind kind = ProductKind::library) const;
+    /// [B, heads, T, D], keys and values [B, key heads, S, D] -> [B, T, heads · D]: the queries are those of the last T
+    /// of the S positions. `part` numbers the calls of a forward.
     [[nodiscard]] torch::Tensor mix(const torch::Tensor& query, const torch::Tensor& key, const torch::Tensor& value,
                                     std::uint64_t part) const;
-    /// Without a fused kernel: [B, heads, T, D]. Needs [B, heads, T, T] of memory.
+    /// Without a fused kernel: [B, heads, T, D]. Needs [B, heads, T, S] of memory.
     [[nodiscard]] torch::Tensor mix_in_steps(const torch::Tensor& query, const torch::Tensor& key,
                                              const torch::Tensor& value, std::uint64_t part) const;
-    /// The positions [T] that each position [T] sees.
-    [[nodiscard]] torch::Tensor seen(std::int64_t columns, const torch::Device& device) const;
+    /// [T, S]: which of the positions each of the last T of them sees.
+    [[nodiscard]] torch::Tensor seen(std::int64_t queries, std::int64_t positions, const torch::Device& device) const;
 
     std::int64_t heads_;
     std::int64_t key_heads_;

@@ -18,6 +18,7 @@
 #include "models/network/compute_dtype.hpp"
 #include "models/network/document_groups.hpp"
 #include "models/network/dropout.hpp"
+#include "models/network/kv_cache.hpp"
 #include "models/network/linear.hpp"
 #include "models/network/parameter.hpp"
 #include "models/weights/export.hpp"
@@ -58,6 +59,14 @@ class CausalLm {
     }
     torch::Tensor forward(const torch::Tensor& input_ids) { return forward(input_ids, {}, {}); }
 
+    /// Reads on in sequences: `input_ids` [N] int64 on the device, the new tokens of one sequence after the other, then
+    /// tokens that belong to none -> hidden states after the last norm [N, H], those of no sequence unspecified. The
+    /// caches get the new positions; the same cache must not occur twice. A token's state has the bits that it has in
+    /// any other call with the same split of its sequence into calls and the same kind of products: on a CPU, with
+    /// few_rows, or with library and least_rows() tokens or more (decision 0014). For inference, without gradients.
+    virtual torch::Tensor extend(const torch::Tensor& input_ids, const std::vector<Extension>& sequences,
+                                 ProductKind kind) = 0;
+
     /// From now on, forward keeps only the input of each block (layer), and backward computes the block again: less
     /// memory, one more forward pass, the same bits.
     virtual void recompute_blocks(bool on) = 0;
@@ -67,7 +76,10 @@ class CausalLm {
     /// Its weight in the compute dtype, recorded by autograd: for callers that project in chunks and convert it once.
     [[nodiscard]] virtual torch::Tensor head_weight() const = 0;
     /// `hidden` [N, H] (or [B, T, H]) -> logits [N, V] in the compute dtype.
-    [[nodiscard]] virtual torch::Tensor project(const torch::Tensor& hidden) const = 0;
+    [[nodiscard]] virtual torch::Tensor project(const torch::Tensor& hidden, ProductKind kind) const = 0;
+    [[nodiscard]] torch::Tensor project(const torch::Tensor& hidden) const {
+        return project(hidden, ProductKind::library);
+    }
 
     /// In the order of forward, the head last; each parameter exactly once (a tied head belongs to the embedding).
     [[nodiscard]] virtual std::vector<ParameterGroup>& groups() = 0;

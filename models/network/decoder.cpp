@@ -38,6 +38,15 @@ class DecoderLayer {
         return middle + dropout_.forward(mlp_.forward(normed_middle), 1);
     }
 
+    [[nodiscard]] torch::Tensor extend(const torch::Tensor& hidden, const RotaryPositions::Angles& angles,
+                                       const std::vector<Extension>& sequences, std::size_t layer,
+                                       ProductKind kind) const {
+        const auto [input, normed] = input_norm_.forward(hidden);
+        const auto [middle, normed_middle] =
+            middle_norm_.forward(input, attention_.extend(normed, angles, sequences, layer, kind));
+        return middle + mlp_.forward(normed_middle, kind);
+    }
+
     [[nodiscard]] std::vector<Linear*> linears() {
         std::vector<Linear*> all = attention_.linears();
         std::ranges::copy(mlp_.linears(), std::back_inserter(all));
@@ -109,7 +118,9 @@ class Decoder final : public CausalLm {
             }
         };
         announce(0);
-        auto hidden = embedded(input_ids, documents);
+        const auto options = torch::TensorOptions().dtype(torch::kInt64).device(input_ids.device());
+        auto hidden = embedded(input_ids, documents.empty() ? torch::arange(input_ids.size(1), options)
+                                                            : numbers_in(documents, input_ids.device()));
         RotaryPositions::Angles angles;
         for (std::size_t index = 0; index < layers_.size(); ++index) {
             announce(index + 1);
@@ -126,15 +137,51 @@ class Decoder final : public CausalLm {
         return final_norm_.forward(hidden.to(devices_.back())).normed;
     }
 
+    torch::Tensor extend(const torch::Tensor& input_ids, const std::vector<Extension>& sequences,
+                         ProductKind kind) override {
+        const torch::NoGradGuard no_grad;
+        const auto rows = input_ids.size(0);
+        std::int64_t columns = 1;
+        std::vector<std::int64_t> numbers;
+        for (const auto& [cache, count] : sequences) {
+            cache->layers.resize(layers_.size());
+            for (std::int64_t i = 0; i < count; ++i) {
+                numbers.push_back(cache->length + i);
+            }
+            columns = std::max(columns, cache->length + count);
+        }
+        TORCH_CHECK(
+            columns <= config_.decoder.max_position_embeddings && numbers.size() <= static_cast<std::size_t>(rows),
+            "sequences of ", columns, " positions, ", numbers.size(), " of ", rows, " tokens");
+        numbers.resize(static_cast<std::size_t>(rows), 0);
+        const torch::Tensor positions = torch::tensor(numbers, torch::kInt64);
+        auto hidden = embedded(input_ids.unsqueeze(0), positions.to(devices_.front()));
+        RotaryPositions::Angles angles;
+        for (std::size_t index = 0; index < layers_.size(); ++index) {
+            const torch::Device& device = devices_[index + 1];
+            if (index == 0 || device != devices_[index]) {
+                hidden = hidden.to(device);
+                if (!has_learned_positions()) {
+                    angles = rotary_.at(device.str()).angles(positions.to(device), columns);
+                }
+            }
+            hidden = layers_[index].extend(hidden, angles, sequences, index, kind);
+        }
+        for (const auto& [cache, count] : sequences) {
+            cache->length += count;
+        }
+        return final_norm_.forward(hidden.to(devices_.back())).normed.squeeze(0);
+    }
+
     void recompute_blocks(bool on) override { recomputes_ = on; }
     [[nodiscard]] Parameter& head() override { return head_; }
     [[nodiscard]] torch::Tensor head_weight() const override {
         const auto type = to_scalar_type(dtype_);
         return torch::GradMode::is_enabled() ? weight_of(head_, type) : compute_weight(head_, type);
     }
-    [[nodiscard]] torch::Tensor project(const torch::Tensor& hidden) const override {
+    [[nodiscard]] torch::Tensor project(const torch::Tensor& hidden, ProductKind kind) const override {
         const torch::Tensor weight = head_weight();  // a tied weight lies on the embedding's device
-        return at::linear(hidden.to(weight.device()), weight);
+        return product(hidden.to(weight.device()), weight, {}, kind);
     }
     [[nodiscard]] std::vector<ParameterGroup>& groups() override { return groups_; }
     [[nodiscard]] const std::vector<ParameterGroup>& groups() const override { return groups_; }
@@ -161,15 +208,12 @@ class Decoder final : public CausalLm {
 
     [[nodiscard]] bool has_learned_positions() const { return config_.decoder.positions == PositionKind::learned; }
 
-    /// [B, T, H]
-    [[nodiscard]] torch::Tensor embedded(const torch::Tensor& input_ids, const DocumentGroups& documents) const {
+    /// [B, T, H]; `numbers` [T]: the positions.
+    [[nodiscard]] torch::Tensor embedded(const torch::Tensor& input_ids, const torch::Tensor& numbers) const {
         const auto type = to_scalar_type(dtype_);
         // Converting after the lookup gives the same bits as converting before, and converts fewer numbers.
         auto hidden = look_up(embedding_, input_ids).to(type);
         if (positions_ != nullptr) {
-            const auto options = torch::TensorOptions().dtype(torch::kInt64).device(input_ids.device());
-            const auto numbers = documents.empty() ? torch::arange(input_ids.size(1), options)
-                                                   : numbers_in(documents, input_ids.device());
             hidden = hidden + look_up(*positions_, numbers).to(type);
         }
         return embedding_dropout_.forward(hidden);

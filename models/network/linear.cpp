@@ -1,10 +1,13 @@
 #include "models/network/linear.hpp"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "models/kernels/few_rows.hpp"
 #include "models/network/lora.hpp"
 #include "models/network/ternary.hpp"
 
@@ -91,7 +94,36 @@ Linear::~Linear() = default;
 Linear::Linear(Linear&& other) noexcept = default;
 Linear& Linear::operator=(Linear&& other) noexcept = default;
 
-Tensor Linear::forward(const Tensor& input) const {
+std::int64_t least_rows(const torch::Device& device) {
+    return device.is_cpu() ? std::max(32, 4 * at::get_num_threads()) : 1;
+}
+
+Tensor padded_rows(const Tensor& rows, std::int64_t least) {
+    const std::int64_t missing = least - rows.size(0);
+    if (missing <= 0) {
+        return rows;
+    }
+    std::vector<std::int64_t> sizes(rows.sizes().begin(), rows.sizes().end());
+    sizes.front() = missing;
+    return at::cat({rows, at::zeros(sizes, rows.options())});
+}
+
+Tensor product(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias, ProductKind kind) {
+    if (kind == ProductKind::library || !weight.is_cpu()) {
+        return at::linear(input, weight, bias);
+    }
+    if (kernels::takes_few_rows(weight)) {
+        return kernels::few_rows_product(input, weight, bias);
+    }
+    const Tensor rows = input.reshape({-1, input.size(-1)});
+    std::vector<std::int64_t> sizes(input.sizes().begin(), input.sizes().end());
+    sizes.back() = weight.size(0);
+    return at::linear(padded_rows(rows, least_rows(weight.device())), weight, bias)
+        .narrow(0, 0, rows.size(0))
+        .reshape(sizes);
+}
+
+Tensor Linear::forward(const Tensor& input, ProductKind kind) const {
     if (trains_plainly()) {
         return forward_all({this}, input).front();
     }
@@ -105,15 +137,16 @@ Tensor Linear::forward(const Tensor& input) const {
             straight_through_ternary(weight_of(*weight_, weight_->master.scalar_type()), input.scalar_type()), bias);
     }
     const Tensor weight = compute_weight(*weight_, input.scalar_type());
-    const Tensor output = at::linear(input, transposed_ ? weight.t() : weight, bias);
-    return adapter_ ? adapter_->add_to(output, input) : output;
+    const Tensor output = product(input, transposed_ ? weight.t() : weight, bias, kind);
+    return adapter_ ? adapter_->add_to(output, input, kind) : output;
 }
 
-std::vector<Tensor> Linear::forward_all(const std::vector<const Linear*>& modules, const Tensor& input) {
+std::vector<Tensor> Linear::forward_all(const std::vector<const Linear*>& modules, const Tensor& input,
+                                        ProductKind kind) {
     variable_list outputs;
     if (!std::ranges::all_of(modules, &Linear::trains_plainly)) {
         for (const Linear* module : modules) {
-            outputs.push_back(module->forward(input));
+            outputs.push_back(module->forward(input, kind));
         }
         return outputs;
     }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,19 @@ struct LinearForm {
     double initial_scale = 1.0;  ///< scale of the standard deviation of its initial weights
 };
 
+/// How a product with a weight is made, without gradients.
+enum class ProductKind {
+    library,
+    few_rows,  ///< on a CPU, so that no bit of a row depends on how many there are (decision 0014)
+};
+
+/// On a CPU, a row of the library's product has other bits if the product has fewer rows than this, because the library
+/// chooses another kernel for the last rows of a thread's part. Measured with 1 to 16 threads (decision 0003).
+[[nodiscard]] std::int64_t least_rows(const torch::Device& device);
+
+/// `rows` [N, ..] with rows of zeros behind it, if it has fewer than `least`.
+[[nodiscard]] torch::Tensor padded_rows(const torch::Tensor& rows, std::int64_t least);
+
 /// y = x·Wᵀ + b in the dtype of x, plus the output of an adapter if there is one; or, as in BitNet b1.58 (ternary.hpp),
 /// with ternary W and 8-bit x.
 class Linear {
@@ -35,12 +49,13 @@ class Linear {
     Linear& operator=(const Linear&) = delete;
 
     /// `input` [.., inputs] -> [.., outputs].
-    [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) const;
+    [[nodiscard]] torch::Tensor forward(const torch::Tensor& input, ProductKind kind = ProductKind::library) const;
 
     /// The outputs of modules of the same form for one input. In training, backward sums the gradient of `input` within
     /// its products.
     [[nodiscard]] static std::vector<torch::Tensor> forward_all(const std::vector<const Linear*>& modules,
-                                                                const torch::Tensor& input);
+                                                                const torch::Tensor& input,
+                                                                ProductKind kind = ProductKind::library);
 
     /// From now on, forward adds the adapter's output.
     void adapt(std::unique_ptr<const LoraAdapter> adapter);
@@ -67,6 +82,10 @@ class Linear {
     std::unique_ptr<const LoraAdapter> adapter_;  ///< may be null
     bool ternary_ = false;
 };
+
+/// input · weightᵀ + bias.
+[[nodiscard]] torch::Tensor product(const torch::Tensor& input, const torch::Tensor& weight,
+                                    const std::optional<torch::Tensor>& bias, ProductKind kind);
 
 /// A linear module of a network, and the index of the group that its parameters are in.
 struct LinearModule {

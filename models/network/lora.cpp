@@ -65,16 +65,15 @@ LoraAdapter::LoraAdapter(ParameterGroup& group, const Linear& module, const Lora
       scaling_(spec.alpha / static_cast<double>(spec.r)),
       dropout_(dropout_seed, spec.dropout, module.name()) {}
 
-Tensor LoraAdapter::add_to(const Tensor& output, const Tensor& input) const {
+Tensor LoraAdapter::add_to(const Tensor& output, const Tensor& input, ProductKind kind) const {
     const auto type = input.scalar_type();
-    const Tensor narrow = at::linear(dropout_.forward(input), weight_of(*a_, type));
-    return at::add(output, at::linear(narrow, weight_of(*b_, type)), scaling_);
+    const Tensor narrow = product(dropout_.forward(input), weight_of(*a_, type), {}, kind);
+    return at::add(output, product(narrow, weight_of(*b_, type), {}, kind), scaling_);
 }
 
-Result<void> declare_adapters(CausalLm& network, const LoraSpec& spec, std::uint64_t seed) {
+Result<void> declare_adapters(CausalLm& network, const LoraSpec& spec, std::uint64_t seed, const std::string& field) {
     const std::vector<LinearModule> modules = network.linear_modules();
-    Result<std::vector<std::string>> targets =
-        resolve_modules(network.config(), spec.target_modules, "/student/lora/target_modules");
+    Result<std::vector<std::string>> targets = resolve_modules(network.config(), spec.target_modules, field);
     if (!targets) {
         return targets.error();
     }
@@ -122,6 +121,11 @@ void initialize_adapters(CausalLm& network) {
             parameter.master = values.to(network.group_device(index), type).requires_grad_(true);
         }
     }
+}
+
+Result<void> check_adapter_file(const CausalLm& network, const std::filesystem::path& folder) {
+    const Result<SafetensorsFile> file = SafetensorsFile::open(folder / kAdapterWeightsFile);
+    return file ? check_adapters(*file, network.groups()) : file.error();
 }
 
 Result<void> read_adapters(CausalLm& network, const std::filesystem::path& folder) {

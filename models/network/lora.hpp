@@ -29,7 +29,8 @@ class LoraAdapter {
     LoraAdapter(ParameterGroup& group, const Linear& module, const LoraSpec& spec, const std::uint64_t& dropout_seed);
 
     /// `output` [.., outputs] of the module for `input` [.., inputs] -> output plus adapter.
-    [[nodiscard]] torch::Tensor add_to(const torch::Tensor& output, const torch::Tensor& input) const;
+    [[nodiscard]] torch::Tensor add_to(const torch::Tensor& output, const torch::Tensor& input,
+                                       ProductKind kind = ProductKind::library) const;
 
     [[nodiscard]] Parameter& a() const noexcept { return *a_; }
     [[nodiscard]] Parameter& b() const noexcept { return *b_; }
@@ -49,12 +50,17 @@ struct AdapterSet {
 };
 
 /// Declares adapters, without memory, for the modules of spec.target_modules, or for all linear modules if it is empty.
-/// The network's own parameters are frozen. The error names /student/lora/target_modules and lists the modules.
-Result<void> declare_adapters(CausalLm& network, const LoraSpec& spec, std::uint64_t seed);
+/// The network's own parameters are frozen. The error names `field` and lists the modules.
+Result<void> declare_adapters(CausalLm& network, const LoraSpec& spec, std::uint64_t seed,
+                              const std::string& field = "/student/lora/target_modules");
 
 /// Allocates the adapters and sets PEFT's initial values: A uniform in ±1/√inputs (kaiming_uniform with a = √5), B 0.
 /// Each is drawn from the seed and its name, independently of the others.
 void initialize_adapters(CausalLm& network);
+
+/// Whether adapter_model.safetensors of `folder` is what read_adapters() takes, values apart; adapters may be declared
+/// only.
+Result<void> check_adapter_file(const CausalLm& network, const std::filesystem::path& folder);
 
 /// Reads adapter_model.safetensors of `folder` into allocated adapters. The file must hold every adapter with its
 /// shape, in F32, F16 or BF16, and nothing else. Errors name the file and the tensor.

@@ -64,12 +64,12 @@ std::vector<Linear*> Mlp::linears() {
     return gate_ ? std::vector<Linear*>{&*gate_, &up_, &down_} : std::vector<Linear*>{&up_, &down_};
 }
 
-torch::Tensor Mlp::forward(const torch::Tensor& input) const {
+torch::Tensor Mlp::forward(const torch::Tensor& input, ProductKind kind) const {
     if (!gate_) {
-        return down_.forward(activated(up_.forward(input), activation_));
+        return down_.forward(activated(up_.forward(input, kind), activation_), kind);
     }
-    const auto inner = Linear::forward_all({&*gate_, &up_}, input);
-    return down_.forward(gated(inner[0], inner[1], activation_));
+    const auto inner = Linear::forward_all({&*gate_, &up_}, input, kind);
+    return down_.forward(gated(inner[0], inner[1], activation_), kind);
 }
 
 }  // namespace distilld::models

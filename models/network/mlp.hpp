@@ -18,7 +18,7 @@ class Mlp {
     explicit Mlp(const LayerPlace& place);
 
     /// `input` [.., H] -> [.., H].
-    [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) const;
+    [[nodiscard]] torch::Tensor forward(const torch::Tensor& input, ProductKind kind = ProductKind::library) const;
 
     /// In the order of their parameters.
     [[nodiscard]] std::vector<Linear*> linears();

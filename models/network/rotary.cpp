@@ -157,10 +157,13 @@ RotaryPositions::Angles RotaryPositions::angles(const DocumentGroups& documents)
     for (const DocumentGroup& group : documents) {
         longest = std::max(longest, group.length);
     }
-    const Angles table = angles(longest);
+    return angles(numbers_in(documents, device_), longest);
+}
+
+RotaryPositions::Angles RotaryPositions::angles(const torch::Tensor& positions, std::int64_t columns) {
+    const Angles table = angles(columns);
     const torch::NoGradGuard no_grad;
-    const auto index = numbers_in(documents, device_);
-    return {table.cos.index_select(0, index), table.sin.index_select(0, index)};
+    return {table.cos.index_select(0, positions), table.sin.index_select(0, positions)};
 }
 
 torch::Tensor RotaryPositions::rotate(const torch::Tensor& input, const Angles& angles) {

@@ -26,6 +26,9 @@ class RotaryPositions {
     /// For the positions of these documents, each counted from 0.
     [[nodiscard]] Angles angles(const DocumentGroups& documents);
 
+    /// For these positions, [N] int64 on the device, below `columns`.
+    [[nodiscard]] Angles angles(const torch::Tensor& positions, std::int64_t columns);
+
     /// Rotates the pairs (i, i + D/2) of `input` [B, T, heads, D].
     [[nodiscard]] static torch::Tensor rotate(const torch::Tensor& input, const Angles& angles);
 
