@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -64,6 +66,36 @@ namespace distilld {
         text.remove_prefix(size);
     }
     return true;
+}
+
+/// Length of the longest beginning of a UTF-8 sequence at the beginning of `text`, which does not begin with a whole
+/// one (Unicode 15, section 3.9: maximal subpart); at least 1.
+[[nodiscard]] constexpr std::size_t utf8_subpart(std::string_view text) noexcept {
+    for (std::size_t size = std::min<std::size_t>(3, text.size()); size > 1; --size) {
+        std::array<char, 4> completed{};
+        completed.fill(static_cast<char>(0x80));
+        std::copy_n(text.begin(), size, completed.begin());
+        if (utf8_sequence({completed.data(), completed.size()}) > size) {
+            return size;
+        }
+    }
+    return 1;
+}
+
+/// The text with U+FFFD for each maximal subpart of a broken sequence, as Python, Rust and browsers write it.
+[[nodiscard]] inline std::string to_lossy_utf8(std::string_view text) {
+    std::string valid;
+    valid.reserve(text.size());
+    while (!text.empty()) {
+        const auto size = utf8_sequence(text);
+        if (size == 0) {
+            valid += "\xEF\xBF\xBD";
+        } else {
+            valid += text.substr(0, size);
+        }
+        text.remove_prefix(size == 0 ? utf8_subpart(text) : size);
+    }
+    return valid;
 }
 
 /// The text with U+FFFD for each byte that is not part of a UTF-8 sequence. Text from outside (a child's stderr, the

@@ -1,8 +1,12 @@
 #include "models/families/config_json.hpp"
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
+#include <cstdint>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "base/json_text.hpp"
 #include "models/families/config_fields.hpp"
@@ -152,6 +156,29 @@ std::string to_generation_config_json(const ModelConfig& config) {
     object["_from_model_config"] = true;
     write_special_tokens(config.decoder, object);
     return pretty_json(object);
+}
+
+std::vector<std::int32_t> end_token_ids(const ModelConfig& config) {
+    std::set<std::int32_t> ids;
+    const auto add = [&ids](const json::value& id) {
+        if (id.is_int64() && std::in_range<std::int32_t>(id.get_int64())) {
+            ids.insert(static_cast<std::int32_t>(id.get_int64()));
+        }
+    };
+    for (const std::int64_t id : config.decoder.eos_token_ids) {
+        add(id);
+    }
+    if (!config.source_generation_json.empty()) {
+        if (const auto generation = parse_config_object(config.source_generation_json, {})) {
+            if (const auto* found = generation->if_contains("eos_token_id")) {
+                add(*found);
+                if (const auto* list = found->if_array()) {
+                    std::ranges::for_each(*list, add);
+                }
+            }
+        }
+    }
+    return {ids.begin(), ids.end()};
 }
 
 }  // namespace distilld::models

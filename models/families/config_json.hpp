@@ -3,6 +3,7 @@
 #include <boost/json/fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/json_members.hpp"
@@ -30,5 +31,8 @@ std::string to_config_json(const ModelConfig& config, std::string_view dtype);
 
 /// generation_config.json: the source's, or else a new one with the ids of `config`.
 std::string to_generation_config_json(const ModelConfig& config);
+
+/// Every token that ends an answer: eos_token_id of config.json and of generation_config.json, ascending.
+[[nodiscard]] std::vector<std::int32_t> end_token_ids(const ModelConfig& config);
 
 }  // namespace distilld::models

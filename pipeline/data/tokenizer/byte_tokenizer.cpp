@@ -47,6 +47,7 @@ class ByteTokenizer final : public Tokenizer {
         return text;
     }
 
+    bool is_special(std::int32_t id) const override { return id == kByteEndOfText; }
     std::uint32_t vocabulary_size() const override { return 257; }
     std::optional<std::int32_t> end_of_text() const override { return kByteEndOfText; }
     std::string kind() const override { return "byte tokenizer"; }

@@ -20,9 +20,13 @@ class Tokenizer {
     /// that is not UTF-8 is read as U+FFFD; the byte tokenizer keeps it. encode() and decode() throw ErrorException
     /// (invalid_input) if the tokenizer's rules take too many steps on a text or make it too long.
     [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+    /// The same without those around it, for a text that holds them already.
+    [[nodiscard]] virtual std::vector<std::int32_t> encode_bare(std::string_view text) const { return encode(text); }
     /// The text of the ids, with special tokens spelled out; an id outside the vocabulary becomes U+FFFD. Bytes that
     /// are not UTF-8 (a cut sequence) are kept.
     [[nodiscard]] virtual std::string decode(const std::vector<std::int32_t>& ids) const = 0;
+    /// Whether the id is a token that structures a text and is not part of it ("special" in tokenizer.json).
+    [[nodiscard]] virtual bool is_special(std::int32_t id) const = 0;
     /// One above the largest id.
     [[nodiscard]] virtual std::uint32_t vocabulary_size() const = 0;
     /// The id that ends a document, if the tokenizer has one.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
+#include <boost/unordered/unordered_flat_set.hpp>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -46,28 +47,28 @@ class JsonTokenizer final : public Tokenizer {
         for (const AddedToken& token : parts_.added) {
             size_ = std::max(size_, static_cast<std::uint32_t>(token.id) + 1);
             content_of_.emplace(token.id, token.content);
+            if (token.special) {
+                special_.insert(token.id);
+            }
         }
     }
 
     std::vector<std::int32_t> encode(std::string_view text) const override {
-        if (!is_utf8(text)) {
-            return encode(to_valid_utf8(text));
-        }
         std::vector<std::int32_t> ids;
         ids.reserve(text.size() / 3 + parts_.frame.before.size() + parts_.frame.behind.size());
         ids = parts_.frame.before;
-        std::vector<AddedTokenPiece> pieces;
-        as_written_.split(text, pieces);
-        for (const AddedTokenPiece& piece : pieces) {
-            if (piece.id) {
-                ids.push_back(*piece.id);
-            } else {
-                encode_between(std::string(piece.span.of(text)), piece.span.begin == 0, ids);
-            }
-        }
+        append_ids(text, ids);
         ids.insert(ids.end(), parts_.frame.behind.begin(), parts_.frame.behind.end());
         return ids;
     }
+
+    std::vector<std::int32_t> encode_bare(std::string_view text) const override {
+        std::vector<std::int32_t> ids;
+        append_ids(text, ids);
+        return ids;
+    }
+
+    bool is_special(std::int32_t id) const override { return special_.contains(id); }
 
     std::string decode(const std::vector<std::int32_t>& ids) const override {
         std::vector<std::string> tokens;
@@ -97,6 +98,22 @@ class JsonTokenizer final : public Tokenizer {
     }
 
   private:
+    void append_ids(std::string_view text, std::vector<std::int32_t>& ids) const {
+        if (!is_utf8(text)) {
+            append_ids(to_valid_utf8(text), ids);
+            return;
+        }
+        std::vector<AddedTokenPiece> pieces;
+        as_written_.split(text, pieces);
+        for (const AddedTokenPiece& piece : pieces) {
+            if (piece.id) {
+                ids.push_back(*piece.id);
+            } else {
+                encode_between(std::string(piece.span.of(text)), piece.span.begin == 0, ids);
+            }
+        }
+    }
+
     /// Encodes text between the added tokens of as_written_.
     void encode_between(std::string text, bool at_start, std::vector<std::int32_t>& ids) const {
         const std::size_t max_bytes = max_grown_bytes(text.size());
@@ -136,6 +153,7 @@ class JsonTokenizer final : public Tokenizer {
     AddedTokenFinder as_written_;
     AddedTokenFinder normalized_;
     boost::unordered_flat_map<std::int32_t, std::string> content_of_;  // of added tokens
+    boost::unordered_flat_set<std::int32_t> special_;
     std::uint32_t size_ = 0;
 };
 
