@@ -10,10 +10,14 @@
 #include <span>
 #include <utility>
 
+#include "models/families/adapter_config.hpp"
+#include "models/families/config_json.hpp"
 #include "models/kernels/parallel.hpp"
 #include "models/network/causal_lm.hpp"
 #include "models/network/device.hpp"
+#include "models/serving/adapted_network.hpp"
 #include "models/serving/make_served_head.hpp"
+#include "models/serving/network_generator.hpp"
 #include "models/serving/top_rows.hpp"
 #include "pipeline/data/tokenizer/tokenizer_hash.hpp"
 
@@ -37,10 +41,13 @@ Error not_finite() {
 
 class TeacherEngine final : public TeacherScorer {
   public:
-    TeacherEngine(std::unique_ptr<CausalLm> network, ServedModel model)
-        : network_(std::move(network)), model_(std::move(model)) {}
+    TeacherEngine(std::unique_ptr<CausalLm> network, ServedModel model, const GeneratorLimits* generation)
+        : network_(std::move(network)),
+          model_(std::move(model)),
+          generator_(generation != nullptr ? make_generator(*network_, *generation) : nullptr) {}
 
     [[nodiscard]] const ServedModel& model() const override { return model_; }
+    [[nodiscard]] Generator* generator() override { return generator_.get(); }
 
     Result<ScoreResult> score(const ScoreRequest& request) override {
         if (auto checked = check_score_request(request, model_); !checked) {
@@ -49,7 +56,7 @@ class TeacherEngine final : public TeacherScorer {
         const torch::NoGradGuard no_grad;
         const auto columns = static_cast<std::int64_t>(request.columns);
         const std::int64_t positions = request.rows * columns;
-        const std::int64_t rows = (std::max(positions, min_product_rows()) + columns - 1) / columns;
+        const std::int64_t rows = (std::max(positions, least_rows(network_->device())) + columns - 1) / columns;
         std::vector<std::int64_t> ids = padded_ids(request);
         ids.resize(static_cast<std::size_t>(rows * columns), 0);
         const torch::Tensor input = torch::from_blob(const_cast<std::int64_t*>(ids.data()), {rows, columns},
@@ -90,17 +97,8 @@ class TeacherEngine final : public TeacherScorer {
     }
 
   private:
-    /// On a CPU, a row of a product has other bits if the product has fewer rows than this, because the library chooses
-    /// another kernel for the last rows of a thread's part. Measured with 1 to 16 threads.
-    [[nodiscard]] std::int64_t min_product_rows() const {
-        return network_->device().is_cpu() ? std::max(32, 4 * at::get_num_threads()) : 1;
-    }
-
     [[nodiscard]] torch::Tensor project(const torch::Tensor& hidden) const {
-        const std::int64_t missing = min_product_rows() - hidden.size(0);
-        return missing <= 0
-                   ? network_->project(hidden)
-                   : network_->project(at::constant_pad_nd(hidden, {0, 0, 0, missing})).narrow(0, 0, hidden.size(0));
+        return network_->project(padded_rows(hidden, least_rows(network_->device()))).narrow(0, 0, hidden.size(0));
     }
 
     /// The network's input ids, with 0 in the padding, so that the answer does not depend on the client's padding.
@@ -275,6 +273,7 @@ class TeacherEngine final : public TeacherScorer {
 
     std::unique_ptr<CausalLm> network_;
     ServedModel model_;
+    std::unique_ptr<Generator> generator_;
 };
 
 /// A run resolves "auto" for the same devices before it loads a teacher: server/worker/machine/arithmetic.cpp.
@@ -307,8 +306,30 @@ Result<std::vector<torch::Device>> devices_of(const TeacherEngineOptions& option
 
 bool holds_adapter_alone(const std::filesystem::path& folder) {
     std::error_code ignored;
-    return std::filesystem::exists(folder / "adapter_config.json", ignored) &&
-           !std::filesystem::exists(folder / "config.json", ignored);
+    return is_adapter_folder(folder) && !std::filesystem::exists(folder / "config.json", ignored);
+}
+
+/// The model of the folder; that of a PEFT folder is its base with the adapter.
+Result<std::unique_ptr<CausalLm>> open_network(const std::filesystem::path& folder, const TeacherEngineOptions& options,
+                                               const std::vector<torch::Device>& devices) {
+    const bool shared = options.placement == TeacherPlacement::shared;
+    const WeightUse use = shared ? WeightUse::mapped : WeightUse::inference;
+    const auto dtype = resolve_dtype(options.dtype, devices.front());
+    if (!holds_adapter_alone(folder)) {
+        return open_causal_lm(folder, dtype, devices, model_families(), use);
+    }
+    if (devices.size() > 1) {
+        return invalid_input(folder.string() +
+                             " holds an adapter (adapter_config.json), which one device takes: merge it into its base "
+                             "model (/student/lora/merge true writes a merged model; or merge_and_unload() of peft)");
+    }
+    const Result<AdapterConfig> config = read_adapter_config(folder);
+    const auto base_folder = config ? base_of_adapter(folder, *config) : config.error();
+    if (!base_folder) {
+        return base_folder.error();
+    }
+    const auto base = open_causal_lm(*base_folder, dtype, devices, model_families(), use);
+    return base ? adapt_network(**base, folder) : base.error();
 }
 
 std::string text_of(const std::vector<torch::Device>& devices, bool shared) {
@@ -322,11 +343,6 @@ std::string text_of(const std::vector<torch::Device>& devices, bool shared) {
 
 Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem::path& folder,
                                                            const TeacherEngineOptions& options) {
-    if (holds_adapter_alone(folder)) {
-        return invalid_input(folder.string() +
-                             " holds an adapter (adapter_config.json) and no model: merge it into its base model first "
-                             "(/student/lora/merge true writes a merged model; or merge_and_unload() of peft)");
-    }
     if (options.threads != 0) {
         at::set_num_threads(static_cast<int>(options.threads));
     }
@@ -334,10 +350,7 @@ Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem
     if (!devices) {
         return devices.error();
     }
-    const bool shared = options.placement == TeacherPlacement::shared;
-    const auto dtype = resolve_dtype(options.dtype, devices->front());
-    Result<std::unique_ptr<CausalLm>> network =
-        open_causal_lm(folder, dtype, *devices, model_families(), shared ? WeightUse::mapped : WeightUse::inference);
+    Result<std::unique_ptr<CausalLm>> network = open_network(folder, options, *devices);
     if (!network) {
         return network.error();
     }
@@ -347,7 +360,7 @@ Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem
         std::min<std::int64_t>((*network)->max_positions(), std::numeric_limits<std::int32_t>::max()));
     model.parameters = parameter_count((*network)->groups());
     model.dtype = to_string((*network)->dtype());
-    model.device = text_of(*devices, shared);
+    model.device = text_of(*devices, options.placement == TeacherPlacement::shared);
     model.threads = static_cast<std::uint32_t>(at::get_num_threads());
     model.hidden_size = static_cast<std::uint32_t>((*network)->config().decoder.hidden_size);
     model.hidden_type =
@@ -362,7 +375,9 @@ Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem
     } else {
         model.warnings.push_back(tokenizer.error().message + ": students cannot compare tokenizers");
     }
-    return std::make_unique<TeacherEngine>(std::move(*network), std::move(model));
+    model.end_ids = end_token_ids((*network)->config());
+    return std::make_unique<TeacherEngine>(std::move(*network), std::move(model),
+                                           devices->size() == 1 ? &options.generation : nullptr);
 }
 
 Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem::path& folder, Dtype dtype,

@@ -17,6 +17,7 @@ struct TeacherEngineOptions {
     std::string device = "auto";  ///< as /student/device; "auto" is the first CUDA device if there is one, else the CPU
     TeacherPlacement placement = TeacherPlacement::rank0;  ///< rank0, duplicated: on `device`; others choose theirs
     bool with_head = true;                                 ///< hidden states may be requested
+    GeneratorLimits generation{};                          ///< of generator(), which a model on one device has
 };
 
 /// Loads a model folder and sets libtorch's number of threads. With OpenMP that number applies to the calling thread

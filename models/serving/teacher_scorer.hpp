@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "models/serving/generator.hpp"
 #include "models/serving/served_head.hpp"
 
 /// A teacher's scoring in plain types: the HTTP side includes this without libtorch.
@@ -61,6 +62,7 @@ struct ServedModel {
     /// rounded like its logits.
     ScoreRequest::HiddenType hidden_type = ScoreRequest::HiddenType::f16;
     std::string tokenizer_hash{};         ///< tokenizer_hash_of() its folder; empty: unknown
+    std::vector<std::int32_t> end_ids{};  ///< end an answer: eos_token_id of config.json and generation_config.json
     ServedHead head{};                    ///< turns hidden states into logits
     std::vector<std::string> warnings{};  ///< ignored fields of its config.json; one line each
 };
@@ -74,6 +76,9 @@ class TeacherScorer {
     /// The answer depends only on the request and the model, to the last bit: other requests have no effect. Fails with
     /// invalid_input (see check_score_request), or internal if the model's values are not finite.
     virtual Result<ScoreResult> score(const ScoreRequest& request) = 0;
+
+    /// Generates with the same model, on the thread that calls score(). Null: it only scores.
+    [[nodiscard]] virtual Generator* generator() { return nullptr; }
 };
 
 /// Checks shape, lengths, ids below the vocabulary, and that T and k are within the model's limits. The message names
