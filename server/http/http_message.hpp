@@ -88,6 +88,7 @@ struct Response {
     std::shared_ptr<const void> until_sent = nullptr;  ///< released when the answer has been sent, or cannot be
     /// Size of the stream, if known: announced instead of chunking. The stream yields exactly this size or fails.
     std::optional<std::uint64_t> content_length{};
+    std::string pattern{};  ///< counts as an answer of this route; empty: of the one that was matched
 };
 
 /// The answer for a problem; `headers` are sent with it.

@@ -134,6 +134,9 @@ asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
             co_return false;
         }
     }
+    if (!answer->pattern.empty()) {
+        reply.pattern = std::move(answer->pattern);
+    }
     if (incoming.body && !incoming.body->whole()) {
         reply.keep_alive = false;  // the rest of the body is where the next request would begin
     }
