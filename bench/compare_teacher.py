@@ -5,10 +5,15 @@ The work: the k most probable tokens of every position of a request, with their 
 HTTP (KServe v2, binary), transformers in its own process: forward, log-softmax in fp32, top-k. Both sides are started
 once, answer in turn, round by round, and alone; figures are medians over the rounds. The models have random weights.
 
+With --generate N, the work is N tokens behind each row, the likeliest ones: distilld has a request per row, all at
+once, at /v1/completions, transformers one generate() for the batch.
+
     bench/compare_teacher.py [--shape 32k --shape 152k] [--dtype bf16] [--rounds 5] [--threads 2]
+    bench/compare_teacher.py --generate 64 --rows 16 --positions 64
 """
 
 import argparse
+import concurrent.futures
 import http.client
 import json
 import os
@@ -57,6 +62,7 @@ def parse_arguments():
     parser.add_argument("--positions", type=int, default=512, help="of a row")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--top-k", type=int, default=64)
+    parser.add_argument("--generate", type=int, default=0, metavar="N", help="tokens behind each row; 0: score")
     parser.add_argument("--side", help=argparse.SUPPRESS)  # the folder, for the process that has transformers
     return parser.parse_args()
 
@@ -88,6 +94,11 @@ def answer_with_transformers(arguments):
     for line in sys.stdin:
         ids = torch.from_numpy(random_ids(arguments, int(line), model.config.vocab_size)).long()
         began = time.perf_counter()
+        if arguments.generate:
+            count = arguments.generate
+            model.generate(ids, do_sample=False, min_new_tokens=count, max_new_tokens=count, pad_token_id=0)
+            print(time.perf_counter() - began, flush=True)
+            continue
         with torch.inference_mode():
             log_p = torch.log_softmax(model(ids, use_cache=False).logits.float(), -1)
             log_p.topk(arguments.top_k, -1)
@@ -101,10 +112,25 @@ class Distilld:
         command += ["--threads", str(arguments.threads)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         address = self.process.stdout.readline().rsplit("://", 1)[-1].split()[0]
+        self.address = address
         self.connection = http.client.HTTPConnection(address, timeout=600)
+
+    def complete(self, row, count):
+        connection = http.client.HTTPConnection(self.address, timeout=600)
+        wish = {"prompt": row, "max_tokens": count, "temperature": 0, "ignore_eos": True}
+        connection.request("POST", "/v1/completions", json.dumps(wish))
+        answer = connection.getresponse()
+        body = answer.read()
+        if answer.status != 200 or json.loads(body)["usage"]["completion_tokens"] != count:
+            raise SystemExit(f"compare_teacher: distilld answered {answer.status}: {body[:500].decode()}")
 
     def seconds(self, arguments, number, vocabulary):
         ids = random_ids(arguments, number, vocabulary)
+        if arguments.generate:
+            began = time.perf_counter()
+            with concurrent.futures.ThreadPoolExecutor(arguments.rows) as pool:
+                list(pool.map(lambda row: self.complete(row, arguments.generate), ids.tolist()))
+            return time.perf_counter() - began
         tensor = {"name": "input_ids", "datatype": "INT32", "shape": list(ids.shape)}
         tensor["parameters"] = {"binary_data_size": ids.nbytes}
         request = {"inputs": [tensor], "parameters": {"top_k": arguments.top_k, "binary_data_output": True}}
@@ -128,6 +154,7 @@ class Transformers:
     def __init__(self, arguments, folder):
         options = {"dtype": arguments.dtype, "rows": arguments.rows, "positions": arguments.positions}
         options |= {"threads": arguments.threads, "top-k": arguments.top_k, "side": folder}
+        options["generate"] = arguments.generate
         command = [sys.executable, __file__, *(f"--{name}={value}" for name, value in options.items())]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -155,7 +182,7 @@ def compare(arguments, shape):
             for side in sides.values():
                 side.stop()
     rounds = {name: of[1:] for name, of in taken.items()}  # the first one warms up
-    positions = arguments.rows * arguments.positions
+    positions = arguments.rows * (arguments.generate or arguments.positions)
     return {
         "positions_per_second": {name: round(positions / statistics.median(of), 1) for name, of in rounds.items()},
         "ratio": round(
@@ -173,12 +200,13 @@ def main():
         print(f"compare_teacher: {arguments.program} is not there: scripts/build.sh release", file=sys.stderr)
         return 2
     report = {shape: compare(arguments, shape) for shape in arguments.shape or SHAPES}
-    print("| positions/s | distilld | transformers | ratio |")
+    print(f"| {'tokens' if arguments.generate else 'positions'}/s | distilld | transformers | ratio |")
     print("| --- | --- | --- | --- |")
     for shape, of in report.items():
         rates = of["positions_per_second"]
         print(f"| {shape} | {rates['distilld']:,.0f} | {rates['transformers']:,.0f} | {of['ratio']:.2f} |")
-    options = {name: getattr(arguments, name) for name in ("dtype", "threads", "rounds", "rows", "positions", "top_k")}
+    options = {name: getattr(arguments, name) for name in ("dtype", "threads", "rounds", "rows", "positions")}
+    options |= {"generate": arguments.generate} if arguments.generate else {"top_k": arguments.top_k}
     print(json.dumps({**options, "shapes": report}))
     return 0
 
