@@ -44,6 +44,7 @@ set(CPACK_DEBIAN_CONTROL_PACKAGE_CONTROL_EXTRA
     ${scripts}/conffiles ${scripts}/postinst ${scripts}/prerm ${scripts}/postrm)
 
 set(CPACK_DEBIAN_WORKER_PACKAGE_NAME distilld-worker)
+set(CPACK_DEBIAN_WORKER_PACKAGE_RECOMMENDS python3-jinja2)  # chats of distilld teacher
 set(CPACK_DEBIAN_WORKER_FILE_NAME distilld-worker_${PROJECT_VERSION}_${debian_architecture}.deb)
 set(CPACK_DEBIAN_WORKER_PACKAGE_SECTION net)
 set(CPACK_COMPONENT_WORKER_DESCRIPTION "distillation daemon: what trains and serves models

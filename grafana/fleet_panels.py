@@ -275,6 +275,26 @@ FLEET = (
                     "{{instance}}",
                 ),
             ),
+            plot(
+                "Generated tokens",
+                "short",
+                "Tokens per second, and those of the prompts that were read for them.",
+                (
+                    "sum by (instance) (rate(distilld_teacher_server_generated_tokens_total{TEACHER}[RATE]))",
+                    "{{instance}}",
+                ),
+                (
+                    "sum by (instance) (rate(distilld_teacher_server_prompt_tokens_total{TEACHER}[RATE]))",
+                    "{{instance}} prompts",
+                ),
+            ),
+            plot(
+                "Sequences",
+                "short",
+                "Answers that are generated, and that wait for room.",
+                ("distilld_teacher_server_sequences_running{TEACHER}", "{{instance}}"),
+                ("distilld_teacher_server_sequences_waiting{TEACHER}", "{{instance}} waiting"),
+            ),
             bars(
                 "Models",
                 "short",

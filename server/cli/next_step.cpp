@@ -9,11 +9,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Takes model folders, adapters beside their base, and BitNet weights; no server takes them all. For an adapter it
-// would take the base's tokenizer, without a chat template that the job brought.
+// Takes BitNet weights, which our server does not.
 constexpr const char* kPipeline =
     "python3 -c 'import sys, transformers; folder = sys.argv[1]; "
     "print(transformers.pipeline(\"text-generation\", folder, tokenizer=folder)(\"Once upon a time\"))' ";
+
+// In another terminal.
+constexpr const char* kAsk =
+    R"( and curl http://127.0.0.1:8600/v1/completions -d '{"prompt": "Once upon a time", "max_tokens": 40}')";
 
 }  // namespace
 
@@ -38,7 +41,10 @@ std::string next_step(const JobSpec& spec, const std::string& output) {
     if (!fs::exists(fs::path(folder) / "tokenizer.json", code)) {
         return where + ", without a tokenizer (docs/use-the-student.md)";
     }
-    return where + " (docs/use-the-student.md); try: " + kPipeline + shell_word(folder);
+    if (spec.student.quantization == Quantization::ternary) {
+        return where + " (docs/use-the-student.md); try: " + kPipeline + shell_word(folder);
+    }
+    return where + " (docs/use-the-student.md); try: distilld teacher " + shell_word(folder) + kAsk;
 }
 
 }  // namespace distilld::cli

@@ -80,7 +80,7 @@ ScoreQueueOptions queue_options() {
 HostTeacher::HostTeacher(asio::any_io_executor io, asio::any_io_executor encode)
     : io_(std::move(io)),
       queue_(io_, thread_->get_executor(), queue_options(), metrics_),
-      service_(std::move(encode), queue_, metrics_, service_options()),
+      service_(std::move(encode), queue_, nullptr, metrics_, service_options()),
       tasks_(io_) {}
 
 models::LocalModels HostTeacher::keeping(models::LocalModels local) {

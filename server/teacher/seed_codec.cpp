@@ -53,28 +53,35 @@ void append(std::string& text, float value) {
 
 }  // namespace
 
-Result<SeedPlan> parse_seed(std::string_view body, const models::ServedModel& model, const ScoreLimits& limits) {
+Result<json::object> read_body(std::string_view body) {
     boost::system::error_code ec;
-    const json::value document = json::parse(body, ec);
+    json::value document = json::parse(body, ec);
     if (ec) {
         return invalid_input("the body is not JSON: " + ec.message());
     }
-    const json::object* object = document.if_object();
-    if (object == nullptr) {
+    if (!document.is_object()) {
         return invalid_input("the body is not a JSON object");
     }
+    return std::move(document.get_object());
+}
+
+bool is_seed(const json::object& body) {
+    return body.contains("input_ids") || body.contains("return_logits");
+}
+
+Result<SeedPlan> parse_seed(const json::object& body, const models::ServedModel& model, const ScoreLimits& limits) {
     SeedPlan plan;
-    if (const json::value* name = object->if_contains("model"); name != nullptr && !name->is_null()) {
+    if (const json::value* name = body.if_contains("model"); name != nullptr && !name->is_null()) {
         if (!name->is_string()) {
             return invalid_input("model is not a string");
         }
         plan.model = std::string(name->get_string());
     }
-    const json::value* wanted = object->if_contains("return_logits");
+    const json::value* wanted = body.if_contains("return_logits");
     if (wanted == nullptr || !wanted->is_bool() || !wanted->get_bool()) {
-        return invalid_input("return_logits must be true: this endpoint scores token ids and does not generate");
+        return invalid_input("return_logits must be true with input_ids; a \"prompt\" is continued");
     }
-    const json::value* ids = object->if_contains("input_ids");
+    const json::value* ids = body.if_contains("input_ids");
     if (ids == nullptr || !ids->is_array()) {
         return invalid_input("input_ids must be a list of rows of token ids");
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/json/fwd.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -90,8 +91,15 @@ struct SeedPlan {
     std::uint64_t answer_bytes = 0;
 };
 
+/// The JSON object of a request's body.
+Result<boost::json::object> read_body(std::string_view body);
+
+/// Whether a body of /v1/completions is in the seed's form, and not in OpenAI's.
+[[nodiscard]] bool is_seed(const boost::json::object& body);
+
 /// The seed's `{"input_ids": [[…]], "return_logits": true}` on /v1/completions. All rows must have the same length.
-Result<SeedPlan> parse_seed(std::string_view body, const models::ServedModel& model, const ScoreLimits& limits);
+Result<SeedPlan> parse_seed(const boost::json::object& body, const models::ServedModel& model,
+                            const ScoreLimits& limits);
 
 /// `{"logits": [B][T][V]}`, with enough digits per number to restore the same fp32.
 std::string build_seed(const models::ScoreRequest& request, const models::ScoreResult& result,

@@ -21,6 +21,10 @@ struct TeacherCounts {
     Histogram batches;          ///< requests that the compute thread took together
     Histogram queue_waits;      ///< seconds
     std::size_t waiting = 0;
+    std::uint64_t prompt_tokens = 0;     ///< of sequences that have begun
+    std::uint64_t generated_tokens = 0;  ///< read by a client or not
+    std::size_t sequences_running = 0;
+    std::size_t sequences_waiting = 0;
     std::map<LabelValues, double> models;  ///< 1 for the model, by device, dtype, model, version
 
     TeacherCounts();

@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::uint32_t kMaxThreads = 4096;
 constexpr std::uint64_t kMaxBatchTokens = 1ULL << 24U;
+constexpr std::uint32_t kMaxSequences = 4096;
+constexpr std::uint64_t kMaxCachedTokens = 1ULL << 32U;
 
 template <class Number>
 struct Bounds {
@@ -26,12 +28,25 @@ void visit_options(Visitor& v, Options& options) {
     v("--outputs", options.outputs, "of a TorchScript file: names of the tensors that forward() returns");
     v("--listen", options.listen, "ADDRESS:PORT; port 0 = any free one");
     v("--host", options.hosts, "further name or address of the server that requests may use; may be repeated");
+    v("--keys", options.keys, "folder with the keys of `distilld keys --data-dir DIR`: requests need one");
+    v("--tls-certificate", options.tls_certificate, "PEM file with the certificate chain: HTTPS instead of HTTP");
+    v("--tls-key", options.tls_key, "PEM file with its key");
+    v("--tls-client-ca", options.tls_client_ca, "PEM file with authorities that clients' certificates need");
+    v("--root", options.roots,
+      "folder below which LoRA adapters may be loaded; may be repeated; none: anywhere, or with keys or beyond "
+      "loopback "
+      "the working folder and the model's");
     v("--threads", options.threads, "threads of one forward pass; 0 = all cores",
       Bounds<std::uint32_t>{0, kMaxThreads});
     v("--dtype", options.dtype, "arithmetic");
     v("--delay-ms", options.delay, "delay each answer by N milliseconds, to simulate a distant teacher");
     v("--max-batch-tokens", options.max_batch_tokens, "input positions computed together",
       Bounds<std::uint64_t>{1, kMaxBatchTokens});
+    v("--max-sequences", options.max_sequences, "answers generated at once", Bounds<std::uint32_t>{1, kMaxSequences});
+    v("--max-cached-tokens", options.max_cached_tokens,
+      "positions (prompt and max_tokens) of all answers under way; their keys and values are memory",
+      Bounds<std::uint64_t>{1, kMaxCachedTokens});
+    v("--max-adapters", options.max_adapters, "LoRA adapters loaded at once", Bounds<std::uint32_t>{0, kMaxSequences});
     v("--model-name", options.model_name, "name of the model, as in /v2/models/NAME");
 }
 
@@ -51,6 +66,9 @@ struct Binder {
     }
     void operator()(const char* name, std::vector<std::string>& texts, const char* help) {
         command.add_option(name, texts, help)->delimiter(',')->allow_extra_args(false)->type_name("NAME");
+    }
+    void operator()(const char* name, std::filesystem::path& path, const char* help) {
+        command.add_option(name, path, help)->type_name("PATH");
     }
     template <class Number>
     void operator()(const char* name, Number& number, const char* help, Bounds<Number> bounds) {
@@ -76,6 +94,9 @@ std::string text_of(const std::string& text) {
 }
 std::string text_of(const std::vector<std::string>& texts) {
     return joined(texts, ",");
+}
+std::string text_of(const std::filesystem::path& path) {
+    return path.string();
 }
 std::string text_of(Dtype dtype) {
     return name_of(kDtypeNames, dtype);

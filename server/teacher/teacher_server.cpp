@@ -16,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/files/open_file.hpp"
 #include "base/join.hpp"
 #include "models/serving/local_engine.hpp"
 #include "models/serving/teacher_engine.hpp"
@@ -27,6 +28,7 @@
 #include "server/support/log.hpp"
 #include "server/teacher/score_queue.hpp"
 #include "server/teacher/teacher_metrics.hpp"
+#include "server/teacher/teacher_security.hpp"
 #include "server/teacher/teacher_service.hpp"
 
 namespace distilld {
@@ -36,6 +38,7 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr std::chrono::seconds kGrace{5};
+constexpr std::chrono::hours kLongestAnswer{1};
 constexpr std::uint64_t kBodyBase = 64U << 10;
 constexpr std::uint64_t kBodyBytesPerToken = 24;
 constexpr std::uint64_t kBodyOfSamples = 64U << 20;
@@ -52,7 +55,9 @@ class TeacherProgram {
         : options_(options),
           queue_(io_.get_executor(), compute_.get_executor(),
                  {options.max_queue, options.max_batch_tokens, options.request_timeout}, metrics_),
-          service_(encode_.get_executor(), queue_, metrics_, service_options(options)),
+          generation_(io_.get_executor(), compute_.get_executor(), {options.max_queue, options.request_timeout},
+                      metrics_),
+          service_(encode_.get_executor(), queue_, &generation_, metrics_, service_options(options)),
           signals_(io_, SIGINT, SIGTERM) {}
 
     int run() {
@@ -60,10 +65,12 @@ class TeacherProgram {
         server_options.listen = options_.listen;
         server_options.hosts = options_.hosts;
         server_options.body_limit = service_options(options_).limits.max_body_bytes;
-        // The queue times out first, with an answer in the protocol's own form.
-        server_options.handler_timeout = options_.request_timeout +
-                                         std::chrono::ceil<std::chrono::seconds>(options_.delay) +
-                                         std::chrono::seconds(30);
+        // The queues time out first, with an answer in the protocol's own form. A long answer takes its time.
+        server_options.handler_timeout =
+            options_.request_timeout + std::chrono::ceil<std::chrono::seconds>(options_.delay) + kLongestAnswer;
+        if (const Result<void> guarded = teacher::guard_server(server_options, options_); !guarded) {
+            return complain(guarded.error().message, kWrongUsage);
+        }
         auto server = http::make_server(io_.get_executor(), server_options, service_.routes(), service_.observer());
         if (!server) {
             return complain(server.error().message,
@@ -86,6 +93,7 @@ class TeacherProgram {
         teacher::TeacherServiceOptions made;
         made.model_name = options.model_name;
         made.delay = options.delay;
+        made.max_adapters = options.max_adapters;
         made.limits.max_tokens = options.max_batch_tokens;
         made.limits.max_body_bytes = options.body_limit;
         if (options.body_limit == 0) {
@@ -100,10 +108,12 @@ class TeacherProgram {
     asio::awaitable<void> serve() {
         TaskGroup tasks(io_.get_executor());
         static_cast<void>(tasks.spawn(queue_.run()));
+        static_cast<void>(tasks.spawn(generation_.run()));
         static_cast<void>(tasks.spawn(watch_signals()));
         static_cast<void>(tasks.spawn(load()));
         co_await server_->run();
         queue_.stop();
+        generation_.stop();
         signals_.cancel();
         co_await tasks.join();
     }
@@ -111,11 +121,16 @@ class TeacherProgram {
     /// On the compute thread.
     Result<void> read_model() {
         if (options_.outputs.empty()) {
-            auto loaded = models::load_teacher_engine(options_.model, options_.dtype, options_.threads);
+            models::TeacherEngineOptions engine;
+            engine.dtype = options_.dtype;
+            engine.threads = options_.threads;
+            engine.generation = {options_.max_sequences, options_.max_cached_tokens};
+            auto loaded = models::load_teacher_engine(options_.model, engine);
             if (!loaded) {
                 return loaded.error();
             }
             scorer_ = std::move(*loaded);
+            text_ = teacher::load_served_text(options_.model);
             return {};
         }
         TeacherSpec spec;
@@ -151,16 +166,22 @@ class TeacherProgram {
             service_.set_module(*module_, {options_.inputs, options_.outputs});
             answers = "outputs " + joined(options_.outputs);
         } else {
-            service_.set_model(*scorer_);
+            if (auto rule = teacher::adapter_rule(options_)) {
+                confine_files(std::move(*rule));
+            }
+            service_.set_model(*scorer_, &text_);
             answers = "vocabulary " + std::to_string(scorer_->model().vocabulary_size);
         }
         const models::ServedModel& model = module_ != nullptr ? module_->model() : scorer_->model();
-        for (const std::string& warning : model.warnings) {
+        std::vector<std::string> warnings = model.warnings;
+        warnings.insert(warnings.end(), text_.warnings.begin(), text_.warnings.end());
+        for (const std::string& warning : warnings) {
             log::warn("teacher", warning);
         }
-        std::cout << "distilld teacher: " << options_.model.string() << " ready on http://" << server_->address()
-                  << " (" << model.parameters << " parameters, " << answers << ", " << model.dtype << " on "
-                  << model.device << ", threads " << model.threads;
+        std::cout << "distilld teacher: " << options_.model.string() << " ready on "
+                  << (options_.tls_key.empty() ? "http://" : "https://") << server_->address() << " ("
+                  << model.parameters << " parameters, " << answers << ", " << model.dtype << " on " << model.device
+                  << ", threads " << model.threads;
         if (options_.delay.count() > 0) {
             std::cout << ", answers delayed " << options_.delay.count() << " ms";
         }
@@ -189,11 +210,13 @@ class TeacherProgram {
     // Members are destroyed in reverse order, so none outlives what it refers to.
     std::unique_ptr<models::TeacherScorer> scorer_;  ///< of a folder
     std::unique_ptr<models::TeacherModule> module_;  ///< of a TorchScript file
+    teacher::ServedText text_;
     teacher::TeacherMetrics metrics_;
     asio::io_context io_{1};
     asio::thread_pool compute_{1};
     asio::thread_pool encode_{1};
     teacher::ScoreQueue queue_;
+    teacher::GenerationQueue generation_;
     teacher::TeacherService service_;
     std::unique_ptr<http::Server> server_;
     asio::signal_set signals_;

@@ -1,11 +1,13 @@
 #include "server/teacher/teacher_service.hpp"
 
+#include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -27,6 +29,16 @@ constexpr const char* kNoMemoryLeft = "answers in progress take all the memory t
 constexpr const char* kInferPattern = "/v2/models/{model}/infer";
 constexpr const char* kHeadPattern = "/v2/models/{model}/head";
 constexpr const char* kCompletionsPattern = "/v1/completions";
+constexpr const char* kGenerationPattern = "/v1/completions in OpenAI's form";
+constexpr const char* kChatPattern = "/v1/chat/completions";
+
+/// The label of a request's protocol in the metrics; null: it is not counted.
+const char* protocol_of(const std::string& pattern) {
+    return pattern == kInferPattern                                   ? to_string(TeacherProtocol::kserve)
+           : pattern == kCompletionsPattern                           ? to_string(TeacherProtocol::seed)
+           : pattern == kGenerationPattern || pattern == kChatPattern ? "openai"
+                                                                      : nullptr;
+}
 
 http::Response json_answer(unsigned status, std::string body) {
     http::Response response;
@@ -74,10 +86,17 @@ http::Handler immediate(Answer answer) {
     return [answer = std::move(answer)](http::Request request) { return answer_at_once(answer, std::move(request)); };
 }
 
-/// A route that anyone may read, under any Host.
-http::Route for_anybody(const char* pattern, http::Handler handler) {
+/// A route that answers under any Host.
+http::Route under_any_host(const char* pattern, http::Handler handler) {
     http::Route row{"GET", pattern, std::move(handler)};
     row.any_host = true;
+    return row;
+}
+
+/// The same for anyone, without a key.
+http::Route for_anybody(const char* pattern, http::Handler handler) {
+    http::Route row = under_any_host(pattern, std::move(handler));
+    row.right = http::Right::nothing;
     return row;
 }
 
@@ -93,12 +112,27 @@ Result<void> keep(T& place, Result<T> result) {
 
 }  // namespace
 
-TeacherService::TeacherService(asio::any_io_executor encode, ScoreQueue& queue, TeacherMetrics& metrics,
-                               TeacherServiceOptions options)
-    : encode_(std::move(encode)), queue_(queue), metrics_(metrics), options_(std::move(options)) {}
+TeacherService::TeacherService(asio::any_io_executor encode, ScoreQueue& queue, GenerationQueue* generation,
+                               TeacherMetrics& metrics, TeacherServiceOptions options)
+    : encode_(std::move(encode)),
+      queue_(queue),
+      metrics_(metrics),
+      options_(std::move(options)),
+      memory_(options_.max_held_bytes),
+      generation_(generation) {
+    if (generation != nullptr) {
+        const auto& limits = options_.limits;
+        completions_.emplace(encode_, *generation, memory_,
+                             CompletionOptions{options_.model_name, limits.max_answer_bytes, options_.max_adapters});
+    }
+}
 
-void TeacherService::set_model(models::TeacherScorer& scorer) {
+void TeacherService::set_model(models::TeacherScorer& scorer, const ServedText* text) {
     scorer_ = &scorer;
+    if (models::Generator* generator = scorer.generator(); generator != nullptr && text != nullptr && completions_) {
+        generation_->set_generator(*generator);
+        completions_->set_model(scorer.model(), generator->limits(), *text);
+    }
     note_model();
 }
 
@@ -131,7 +165,7 @@ std::vector<http::Route> TeacherService::routes() {
     http::Handler infer_handler = [this](http::Request request) { return infer(std::move(request)); };
     http::Handler head_handler = [this](http::Request request) { return head(std::move(request)); };
     http::Handler completions_handler = [this](http::Request request) { return complete(std::move(request)); };
-    return {
+    std::vector<http::Route> routes{
         {"GET", "/v2", plain(&TeacherService::server_metadata)},
         for_anybody("/v2/health/live", plain(&TeacherService::live)),
         for_anybody("/v2/health/ready", plain(&TeacherService::ready)),
@@ -144,18 +178,20 @@ std::vector<http::Route> TeacherService::routes() {
         // A client that hung up (a lost hedge, a timeout) needs no answer, so its place in the queue is freed.
         {"POST", kInferPattern, std::move(infer_handler), true},
         {"POST", kCompletionsPattern, std::move(completions_handler), true},
-        {"GET", "/v1/models", plain(&TeacherService::model_list)},
-        for_anybody("/metrics", plain(&TeacherService::metrics_text)),
+        under_any_host("/metrics", plain(&TeacherService::metrics_text)),
     };
+    if (completions_) {
+        std::ranges::move(completions_->routes(), std::back_inserter(routes));
+    }
+    return routes;
 }
 
 http::Observer TeacherService::observer() {
     return [this](const std::string&, const std::string& pattern, unsigned status, std::chrono::nanoseconds duration) {
-        if (pattern != kInferPattern && pattern != kCompletionsPattern) {
+        const char* const protocol = protocol_of(pattern);
+        if (protocol == nullptr) {
             return;
         }
-        const char* const protocol =
-            to_string(pattern == kInferPattern ? TeacherProtocol::kserve : TeacherProtocol::seed);
         metrics_.update([&](TeacherCounts& counts) {
             ++counts.requests[{std::to_string(status), protocol}];
             counts.durations[{protocol}].observe(to_seconds(duration));
@@ -163,18 +199,10 @@ http::Observer TeacherService::observer() {
     };
 }
 
-std::shared_ptr<const void> TeacherService::hold(std::uint64_t bytes) {
-    if (*held_bytes_ != 0 && *held_bytes_ + bytes > options_.max_held_bytes) {
-        return nullptr;
-    }
-    *held_bytes_ += bytes;
-    return {held_bytes_.get(), [total = held_bytes_, bytes](const void*) { *total -= bytes; }};
-}
-
 asio::awaitable<TeacherService::Computed> TeacherService::compute(std::uint64_t positions, std::uint64_t answer_bytes,
                                                                   ScoreQueue::Work work) {
     Computed computed;
-    computed.held = hold(answer_bytes);
+    computed.held = memory_.hold(answer_bytes);
     if (!computed.held) {
         computed.failure = error_answer(503, kNoMemoryLeft);
         co_return computed;
@@ -259,7 +287,7 @@ asio::awaitable<http::Response> TeacherService::infer_samples(kserve::InferReque
                                         std::to_string(bytes) + " bytes, the server's limit is " +
                                         std::to_string(options_.limits.max_answer_bytes) + ": send fewer samples");
     }
-    computed.held = hold(bytes);
+    computed.held = memory_.hold(bytes);
     if (!computed.held) {
         co_return error_answer(503, kNoMemoryLeft);
     }
@@ -297,7 +325,7 @@ asio::awaitable<http::Response> TeacherService::head(http::Request request) {
     if (!served.is_there()) {
         co_return error_answer(404, "this server does not publish the model's head");
     }
-    auto held = hold(head_answer_bytes(served, request));
+    auto held = memory_.hold(head_answer_bytes(served, request));
     if (!held) {
         co_return error_answer(503, kNoMemoryLeft);
     }
@@ -314,14 +342,27 @@ asio::awaitable<http::Response> TeacherService::complete(http::Request request) 
     if (scorer_ == nullptr) {
         co_return not_loaded();
     }
-    auto parsed = parse_seed(request.body, scorer_->model(), options_.limits);
+    auto body = read_body(request.body);
+    if (!body) {
+        co_return error_answer(body.error());
+    }
+    if (!is_seed(*body) && completions_) {
+        http::Response answer = co_await completions_->complete(std::move(*body));
+        answer.pattern = kGenerationPattern;
+        co_return answer;
+    }
+    auto parsed = parse_seed(*body, scorer_->model(), options_.limits);
     if (!parsed) {
         co_return error_answer(parsed.error());
     }
     if (parsed->model && *parsed->model != options_.model_name) {
         co_return unknown_model(*parsed->model, options_.model_name);
     }
-    auto plan = std::make_shared<const SeedPlan>(std::move(*parsed));
+    co_return co_await score_rows(std::move(*parsed));
+}
+
+asio::awaitable<http::Response> TeacherService::score_rows(SeedPlan asked) {
+    auto plan = std::make_shared<const SeedPlan>(std::move(asked));
     auto result = std::make_shared<models::ScoreResult>();
     auto work = [plan, result, scorer = scorer_] { return keep(*result, scorer->score(plan->score)); };
     Computed computed = co_await compute(plan->score.input_ids.size(), plan->answer_bytes, std::move(work));
@@ -372,12 +413,6 @@ http::Response TeacherService::model_ready(const http::Request& request) const {
         return not_loaded();
     }
     return json_answer(200, to_text(json::object{{"name", options_.model_name}, {"ready", true}}));
-}
-
-http::Response TeacherService::model_list() const {
-    const json::object model{
-        {"id", options_.model_name}, {"object", "model"}, {"created", 0}, {"owned_by", "distilld"}};
-    return json_answer(200, to_text(json::object{{"object", "list"}, {"data", json::array{model}}}));
 }
 
 http::Response TeacherService::metrics_text() const {

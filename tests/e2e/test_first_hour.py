@@ -100,7 +100,7 @@ def weights(folder, part):
 
 
 def test_lora_on_conversations_from_spec_init_to_an_answer(chat, distilld, monkeypatch):
-    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("transformers")
     monkeypatch.chdir(chat)
     teacher = distilld.teacher(chat / "teacher")
     flags = ["--model", "base", "--data", "chat.jsonl", "--eval", "chat.jsonl", "--output", "lora"]
@@ -133,13 +133,18 @@ def test_lora_on_conversations_from_spec_init_to_an_answer(chat, distilld, monke
     last = done.strip().splitlines()[-1]
     assert f"the adapter is in {chat / 'lora'} (docs/use-the-student.md)" in last
 
-    # The command of the last line, and a chat with the template that the data were rendered with.
-    command = shlex.split(last.partition("; try: ")[2])
-    answer = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=False)
-    assert answer.returncode == 0 and "Once upon a time" in answer.stdout, answer.stderr
-    lora = str(chat / "lora")
-    talk = transformers.pipeline("text-generation", lora, tokenizer=lora, max_new_tokens=4)
-    assert talk([QUESTION])[0]["generated_text"][-1]["role"] == "assistant"
+    # The commands of the last line, and a chat with the template that the data were rendered with.
+    serve, _, ask = last.partition("; try: ")[2].partition(" and curl ")
+    assert serve == f"distilld teacher {chat / 'lora'}"
+    url = distilld.teacher(chat / "lora").url
+    asked = shlex.split(ask.replace("http://127.0.0.1:8600", url))
+    answer = subprocess.run(["curl", "-s", *asked], capture_output=True, text=True, check=True)
+    assert json.loads(answer.stdout)["usage"]["completion_tokens"] > 0, answer.stdout
+    wish = json.dumps({"messages": [QUESTION], "max_tokens": 4})
+    answer = subprocess.run(
+        ["curl", "-s", url + "/v1/chat/completions", "-d", wish], capture_output=True, text=True, check=True
+    )
+    assert json.loads(answer.stdout)["choices"][0]["message"]["role"] == "assistant", answer.stdout
 
 
 def test_a_store_that_is_filled_in_part(distilld, teacher_folder, text_data, tmp_path):

@@ -20,6 +20,7 @@ const std::vector<Target>& targets() {
         {"messages", read_messages, message_seeds},
         {"link", read_link, link_seeds},
         {"slurm", read_slurm, slurm_seeds},
+        {"completion", read_completions, completion_seeds},
     };
     return rows;
 }

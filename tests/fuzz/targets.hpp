@@ -53,5 +53,7 @@ void read_link(std::string_view input);
 std::vector<std::string> link_seeds();
 void read_slurm(std::string_view input);
 std::vector<std::string> slurm_seeds();
+void read_completions(std::string_view input);
+std::vector<std::string> completion_seeds();
 
 }  // namespace distilld::fuzz

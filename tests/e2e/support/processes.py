@@ -7,6 +7,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import time
 
 # Generous, because builds may share the machine: a deadline is there to end a hang, not to measure.
@@ -173,7 +174,9 @@ class Programs:
 
     def teacher(self, folder, *flags, listen="127.0.0.1:0"):
         """A `distilld teacher` that is ready; its `url` is the endpoint."""
-        process = self.start("teacher", folder, "--listen", listen, "--threads", "1", *flags)
+        # Chat templates are rendered by the Python that has the packages of the tests.
+        path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+        process = self.start("teacher", folder, "--listen", listen, "--threads", "1", *flags, env={"PATH": path})
         process.url = process.wait_for_line(r"ready on (http://\S+)").group(1)
         return process
 

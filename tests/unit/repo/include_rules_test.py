@@ -55,7 +55,10 @@ LAYERS = {
         *[*BELOW_JOBS, "server/settings/", "server/jobs/", "server/cli/", "server/teacher/teacher_options.hpp"],
         *["pipeline/data/", "pipeline/store/", "server/estimate/", "server/openai/", "server/webhooks/"],
     ],
-    "server/teacher/": ["base/", "pipeline/", "models/", "api/", "server/support/", "server/http/", "server/teacher/"],
+    "server/teacher/": [
+        *["base/", "pipeline/", "models/", "api/", "server/support/", "server/http/", "server/teacher/"],
+        *["net/tls_context.hpp", "server/security/", "server/supervisor/command.hpp"],
+    ],
     "server/sinks/": ["base/", "net/", "pipeline/", "api/", "server/sinks/"],
     "server/worker/": [
         *["base/", "pipeline/", "models/", "api/"],

@@ -32,18 +32,20 @@ class NextStep : public testing::Test {
 TEST_F(NextStep, NamesTheFolderAndACommandThatTakesIt) {
     const auto output = made("student");
     const auto step = next_step(spec_, output);
-    EXPECT_THAT(step, StartsWith("the student is in " + output + " (docs/use-the-student.md); try: python3 -c '"));
-    EXPECT_THAT(step, EndsWith("' " + output));
+    EXPECT_THAT(step, StartsWith("the student is in " + output + " (docs/use-the-student.md); try: distilld teacher " +
+                                 output + " and curl http://127.0.0.1:8600/v1/completions -d '{"));
     spec_.student.lora.emplace().merge = true;
     EXPECT_THAT(next_step(spec_, output), StartsWith("the student is in " + output + "/merged"));
     made("student/merged");
-    EXPECT_THAT(next_step(spec_, output), EndsWith("' " + output + "/merged"));
+    EXPECT_THAT(next_step(spec_, output), HasSubstr("distilld teacher " + output + "/merged and curl"));
 }
 
 TEST_F(NextStep, AdaptersAndTernaryWeightsHavePlacesOfTheirOwn) {
     const auto output = made("it's mine");
+    const std::string escaped = (folder_ / "it'\\''s mine").string();
     spec_.student.lora.emplace();
-    EXPECT_THAT(next_step(spec_, output), AllOf(StartsWith("the adapter is in " + output), EndsWith("it'\\''s mine'")));
+    EXPECT_THAT(next_step(spec_, output),
+                AllOf(StartsWith("the adapter is in " + output), HasSubstr("teacher '" + escaped + "' and curl")));
     spec_.student.lora.reset();
     spec_.student.quantization = Quantization::ternary;
     const auto ternary = made("it's mine/ternary");

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <boost/json/object.hpp>
+
 #include <boost/json/parse.hpp>
 #include <cstring>
 #include <limits>
@@ -24,6 +26,10 @@ class TeacherCodec : public testing::Test {
     }
     Result<InferPlan> infer_with(const std::string& rest) {
         return infer(R"({"inputs":[{"name":"input_ids","datatype":"INT32","shape":[1,2],"data":[1,2]}])" + rest + "}");
+    }
+    Result<SeedPlan> parse_text(std::string_view text) {
+        const auto body = read_body(text);
+        return body ? parse_seed(*body, scorer_.model(), limits_) : Result<SeedPlan>(body.error());
     }
     std::string infer_error(const std::string& rest) {
         const auto plan = infer_with(rest);
@@ -145,7 +151,7 @@ TEST_F(TeacherCodec, AnswersHiddenStatesInTheTypeAskedFor) {
 TEST_F(TeacherCodec, RefusesAnswersBeyondTheLimitBeforeComputing) {
     limits_.max_answer_bytes = 100;
     EXPECT_THAT(infer_error(R"(,"parameters":{"mode":"logits"})"), HasSubstr("limit is 100"));
-    const auto seed = parse_seed(R"({"input_ids":[[1,2]],"return_logits":true})", scorer_.model(), limits_);
+    const auto seed = parse_text(R"({"input_ids":[[1,2]],"return_logits":true})");
     ASSERT_FALSE(seed);
     EXPECT_THAT(seed.error().message, HasSubstr("limit is 100"));
 }
@@ -175,7 +181,7 @@ TEST_F(TeacherCodec, AnswersInTheOrderAskedFor) {
 }
 
 TEST_F(TeacherCodec, SeedNumbersRoundTrip) {
-    const auto plan = parse_seed(R"({"input_ids":[[1],[2]],"return_logits":true})", scorer_.model(), limits_);
+    const auto plan = parse_text(R"({"input_ids":[[1],[2]],"return_logits":true})");
     ASSERT_TRUE(plan) << plan.error().message;
     models::ScoreResult result;
     const std::vector<float> values{
@@ -199,7 +205,7 @@ TEST_F(TeacherCodec, SeedNumbersRoundTrip) {
 
 TEST_F(TeacherCodec, SeedNamesWhatIsWrong) {
     const auto error = [&](std::string_view body) {
-        const auto plan = parse_seed(body, scorer_.model(), limits_);
+        const auto plan = parse_text(body);
         return plan ? std::string("accepted") : plan.error().message;
     };
     EXPECT_THAT(error("{"), HasSubstr("JSON"));

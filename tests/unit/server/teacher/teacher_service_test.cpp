@@ -60,7 +60,7 @@ class TeacherServiceTest : public testing::Test {
   protected:
     void make(ScoreQueueOptions queue_options = {}, TeacherServiceOptions options = {}) {
         queue_.emplace(io_.get_executor(), compute_.get_executor(), queue_options, metrics_);
-        service_.emplace(encode_.get_executor(), *queue_, metrics_, options);
+        service_.emplace(encode_.get_executor(), *queue_, nullptr, metrics_, options);
         routes_ = service_->routes();
         asio::co_spawn(io_, queue_->run(), [this](const std::exception_ptr& failure) {
             EXPECT_FALSE(failure);
