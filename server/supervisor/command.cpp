@@ -62,6 +62,11 @@ struct RunningCommand {
     bool too_long = false;
 };
 
+/// The end of an error about a program with these last words.
+std::string said(const std::string& last_line) {
+    return last_line.empty() ? "" : "; it said: " + last_line;
+}
+
 asio::awaitable<void> write_input(RunningCommand& running, const std::string& input) {
     // A command that does not read its input tells why by its exit code.
     const auto space = asio::buffer(input);
@@ -94,7 +99,8 @@ asio::awaitable<CommandAnswer> answer_of(RunningCommand& running, const Command&
 }  // namespace
 
 asio::awaitable<Result<CommandAnswer>> run_command(Command command) {
-    const auto child = start_child(command.program, command.arguments, command.environment, {}, 0, ChannelAt::stdio);
+    const auto child =
+        start_child(command.program, command.arguments, command.environment, {}, command.nice, ChannelAt::stdio);
     if (!child) {
         co_return child.error();
     }
@@ -102,13 +108,14 @@ asio::awaitable<Result<CommandAnswer>> run_command(Command command) {
     RunningCommand running(executor, *child);
     auto answering = answer_of(running, command);
     auto answer = co_await with_deadline(std::move(answering), command.deadline);
-    const std::string name = command.program.string();
+    const std::string name = command.name.empty() ? command.program.string() : command.name;
     if (!answer) {
         co_return io_error(name + " did not end within " + std::to_string(command.deadline.count()) +
-                           " ms and was killed");
+                           " ms and was killed" + said(running.errors.last_line()));
     }
     if (running.too_long) {
-        co_return io_error(name + ": its answer is longer than " + std::to_string(command.max_answer) + " bytes");
+        co_return io_error(name + ": its answer is longer than " + std::to_string(command.max_answer) + " bytes" +
+                           said(answer->errors));
     }
     co_return std::move(*answer);
 }

@@ -3,19 +3,21 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
-#include <cerrno>
 #include <csignal>
 #include <string>
 
 #include "base/files/descriptor.hpp"
+#include "tests/support/process_state.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld {
@@ -49,7 +51,7 @@ class RunCommand : public ::testing::Test {
     }
     /// Whether the process that has written its id into the file is gone.
     static bool is_gone(const std::filesystem::path& file) {
-        return ::kill(std::stoi(test::read_bytes(file)), 0) != 0 && errno == ESRCH;
+        return !test::is_running(std::stoi(test::read_bytes(file)));
     }
 
     test::TemporaryFolder folder_;
@@ -85,9 +87,9 @@ TEST_F(RunCommand, AChildHasNoOtherDescriptor) {
 }
 
 TEST_F(RunCommand, OneThatAnswersTooMuchIsKilled) {
-    Command command = shell_command("echo $$ > " + (folder_ / "pid").string() + "; exec cat /dev/zero");
+    Command command = shell_command("echo why >&2; echo $$ > " + (folder_ / "pid").string() + "; exec cat /dev/zero");
     command.max_answer = 1000;
-    EXPECT_EQ(said_by(command), "failed: /bin/sh: its answer is longer than 1000 bytes");
+    EXPECT_EQ(said_by(command), "failed: /bin/sh: its answer is longer than 1000 bytes; it said: why");
     EXPECT_TRUE(is_gone(folder_ / "pid"));
     command = shell_command("head -c 1000 /dev/zero");
     command.max_answer = 1000;
@@ -104,10 +106,30 @@ TEST_F(RunCommand, OneThatHangsIsKilledAtItsDeadline) {
     EXPECT_TRUE(is_gone(folder_ / "pid"));
 }
 
+TEST_F(RunCommand, OneThatHangsHasItsLastWordsInTheError) {
+    Command command = shell_command("echo words >&2; exec sleep 1000");
+    command.name = "its name";
+    std::string said;
+    for (command.deadline = 200ms; said.find("it said") == std::string::npos; command.deadline *= 2) {
+        said = said_by(command);
+    }
+    EXPECT_THAT(said, ::testing::EndsWith(" ms and was killed; it said: words"));
+    EXPECT_THAT(said, ::testing::StartsWith("failed: its name did not end within "));
+}
+
+TEST_F(RunCommand, OneRunsAtItsPriority) {
+    Command command = shell_command("nice");
+    const int ours = ::getpriority(PRIO_PROCESS, 0);
+    command.nice = 3;
+    EXPECT_EQ(said_by(command), "0|" + std::to_string(std::min(19, ours + 3)) + "\n|");
+}
+
 TEST_F(RunCommand, OneIsKilledWhenTheCallerIsCancelled) {
     std::string said = "nothing";
     asio::cancellation_signal leave;
-    asio::co_spawn(context_, ask(shell_command("echo $$ > " + (folder_ / "pid").string() + "; exec sleep 1000"), said),
+    // With what it has started.
+    const std::string script = "sleep 1000 & echo $! > " + (folder_ / "pid").string() + "; wait";
+    asio::co_spawn(context_, ask(shell_command(script), said),
                    asio::bind_cancellation_slot(leave.slot(), asio::detached));
     while (test::read_bytes(folder_ / "pid").empty()) {
         context_.run_for(10ms);
@@ -115,7 +137,9 @@ TEST_F(RunCommand, OneIsKilledWhenTheCallerIsCancelled) {
     leave.emit(asio::cancellation_type::terminal);
     context_.run();
     EXPECT_EQ(said, "nothing");
-    EXPECT_TRUE(is_gone(folder_ / "pid"));
+    while (!is_gone(folder_ / "pid")) {
+        ::usleep(1000);
+    }
 }
 
 TEST_F(RunCommand, ProgramsAreFoundInTheFoldersOfPath) {
