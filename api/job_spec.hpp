@@ -32,6 +32,9 @@ struct EvalSpec {
     std::vector<std::string> sample_prompts;  ///< prompts that the student continues at each evaluation
     std::uint32_t sample_tokens = 32;         ///< tokens per continuation
     double sample_temperature = 0.0;          ///< 0 = the most likely token
+    std::vector<std::string> command;         ///< program and arguments that judge an exported student; empty = none
+    std::uint64_t every_steps = 0;            ///< between two runs of command; 0 = at the end only
+    double command_timeout_secs = 600;        ///< of one run
 };
 
 /// Other places for the metrics of a run; empty = none.

@@ -7,9 +7,10 @@
 
 namespace distilld::api {
 
-/// The rows below /student, /teacher and /placement, in the order of the documentation: parts of spec_table().
+/// The rows below /student, /teacher, /eval and /placement, in the order of the documentation: parts of spec_table().
 [[nodiscard]] std::vector<SpecField> student_fields();
 [[nodiscard]] std::vector<SpecField> teacher_fields();
+[[nodiscard]] std::vector<SpecField> eval_fields();
 [[nodiscard]] std::vector<SpecField> placement_fields();
 
 /// Limit of the names of tensors, in bytes, and of their number in a list.

@@ -301,6 +301,15 @@ void sampling_belongs_to_an_evaluation(SpecReading& reading) {
     }
 }
 
+void interval_is_of_a_command(SpecReading& reading) {
+    const EvalSpec& eval = reading.spec.eval;
+    if (eval.every_steps > 0 && eval.command.empty() && !reading.given("/eval/command")) {
+        reading.violate("/eval/every_steps", "conflict",
+                        "is the interval of /eval/command: give that too, or /training/eval_steps for evaluations on "
+                        "/dataset/eval");
+    }
+}
+
 void output_is_not_the_model(SpecReading& reading) {
     const auto& model = reading.spec.student.model;
     if (reading.good.contains("/output") && !model.empty() && normal_path(reading.spec.output) == normal_path(model)) {
@@ -326,6 +335,7 @@ constexpr SpecRule kRules[] = {
     {"/training/ranks", ranks_share_the_groups},
     {"/eval/max_rows", held_out_rows_are_said_once},
     {"/eval/sample_prompts", sampling_belongs_to_an_evaluation},
+    {"/eval/every_steps", interval_is_of_a_command},
     {"/output", output_is_not_the_model},
     {"/output", samples_have_their_fields},
     {"/output", generating_has_its_own_defaults},

@@ -105,6 +105,12 @@ JOB = (
                 ("distilld_job_eval_acceptance_rate{JOB}", "acceptance as a draft"),
             ),
             plot(
+                "Figures of eval.command",
+                "short",
+                "What the program of eval.command printed about the student at its newest run, by name.",
+                ("distilld_job_figure{JOB}", "{{figure}}"),
+            ),
+            plot(
                 "Padding",
                 "percentunit",
                 "Share of padding in the positions that the student computes. If it is more than a few percent, "

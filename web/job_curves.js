@@ -18,6 +18,16 @@ const FIGURES = [
     ["seconds_remaining", "seconds left"],
 ];
 
+/** Of eval.command, whatever it calls them. */
+const OF_A_PROGRAM = "figures/";
+
+/** [name, label] of all that has points, and of the first. */
+function figuresOf(series) {
+    const known = FIGURES.filter(([name], at) => at === 0 || series.get(name).steps.length > 0);
+    const printed = series.names().filter((name) => name.startsWith(OF_A_PROGRAM));
+    return [...known, ...printed.map((name) => [name, `eval.command: ${name.slice(OF_A_PROGRAM.length)}`])];
+}
+
 /** {element, show(SeriesSet, what the training loss is called), stop()} */
 export function makeCurves() {
     const losses = makeChart("Losses over the steps, in nats per token or per sample");
@@ -49,8 +59,7 @@ export function makeCurves() {
     let offered = "";
 
     function showOther() {
-        const name = choice.value || FIGURES[0][0];
-        const label = FIGURES.find(([one]) => one === name)[1];
+        const [name, label] = figuresOf(last).find(([one]) => one === choice.value) ?? FIGURES[0];
         other.show([{ label, ...last.get(name) }]);
     }
 
@@ -61,7 +70,7 @@ export function makeCurves() {
             const all = lossesOf(series, lossName);
             setHidden(lossBox, all.length === 0 && series.names().length > 0);
             losses.show(all);
-            const there = FIGURES.filter(([name], at) => at === 0 || series.get(name).steps.length > 0);
+            const there = figuresOf(series);
             const kind = there.map(([name]) => name).join(" ");
             if (kind !== offered) {
                 offered = kind;

@@ -109,7 +109,7 @@ export function makeJobView(id, signal) {
             signal: within,
             onLive: (stands) => setText(live, stands ? "" : "The stream of events is interrupted; trying again."),
             onEvent: (type, data) => {
-                if (type === "metrics" || type === "evaluation") {
+                if (type === "metrics" || type === "evaluation" || type === "figures") {
                     series.add(type, data.data);
                     paint();
                 }

@@ -2,6 +2,10 @@
 
 /** Of a series in this page; above it, it is thinned to half as many. */
 const MOST_POINTS = 4000;
+/** A program may name its figures differently each time; those beyond are not shown. */
+const MOST_SERIES = 128;
+/** Of the names of series, by the type of the event that has their numbers. */
+const PREFIXES = { evaluation: "eval_", figures: "figures/" };
 
 /**
  * At most `most` of the points: the first, the last, and of what is between them, in parts of as many points each, the
@@ -38,13 +42,15 @@ export class SeriesSet {
         this.#series = new Map(data.map((one) => [one.name, { steps: [...one.steps], values: [...one.values] }]));
     }
 
-    /** The numbers of an event of type metrics or evaluation. */
+    /** The numbers of an event of type metrics, evaluation or figures. */
     add(type, data) {
-        const prefix = type === "evaluation" ? "eval_" : "";
-        for (const [name, value] of Object.entries(data)) {
+        const prefix = PREFIXES[type] ?? "";
+        for (const [name, value] of Object.entries(type === "figures" ? (data.figures ?? {}) : data)) {
             if (name === "step" || (value !== null && typeof value !== "number")) continue;
             // Null in an event is also what an object says that is not there: only a number begins a series.
-            if (value !== null || this.#series.has(prefix + name)) this.#put(prefix + name, data.step, value);
+            const known = this.#series.has(prefix + name);
+            const room = known || type !== "figures" || this.#series.size < MOST_SERIES;
+            if (room && (value !== null || known)) this.#put(prefix + name, data.step, value);
         }
     }
 

@@ -61,6 +61,8 @@ BOOST_DESCRIBE_STRUCT(SampledText, (), (prompt, text))
 BOOST_DESCRIBE_STRUCT(EvaluationEvent, (),
                       (step, loss, tokens, kl, top1_agreement, acceptance_rate, samples, of_samples))
 
+BOOST_DESCRIBE_STRUCT(FiguresEvent, (), (step, figures, seconds, problem))
+
 BOOST_DESCRIBE_STRUCT(CheckpointEvent, (), (step, folder, seconds, bytes))
 
 BOOST_DESCRIBE_STRUCT(LogEvent, (), (level, message))

@@ -231,6 +231,14 @@ struct EvaluationEvent {
     bool of_samples = false;             ///< as ProgressEvent::of_samples
 };
 
+/// What eval.command says about the student after a step.
+struct FiguresEvent {
+    std::uint64_t step = 0;
+    std::map<std::string, double> figures{};  ///< finite; empty if there is a problem
+    double seconds = 0;                       ///< that the program ran
+    std::string problem{};                    ///< why there are none
+};
+
 struct CheckpointEvent {
     std::uint64_t step = 0;
     std::string folder;
@@ -282,15 +290,11 @@ struct EventRow {
 
 /// The events by name. To add one: its struct above, its fields in event_fields.hpp, its row here.
 inline constexpr std::tuple kWorkerEvents{
-    EventRow<StartedEvent>{"started"},
-    EventRow<ProgressEvent>{"progress"},
-    EventRow<EvaluationEvent>{"evaluation"},
-    EventRow<CheckpointEvent>{"checkpoint"},
-    EventRow<LogEvent>{"log"},
-    EventRow<WaitingEvent>{"waiting"},
-    EventRow<FinishedEvent>{"finished", true},
-    EventRow<CancelledEvent>{"cancelled", true},
-    EventRow<FailedEvent>{"failed", true},
+    EventRow<StartedEvent>{"started"},           EventRow<ProgressEvent>{"progress"},
+    EventRow<EvaluationEvent>{"evaluation"},     EventRow<FiguresEvent>{"figures"},
+    EventRow<CheckpointEvent>{"checkpoint"},     EventRow<LogEvent>{"log"},
+    EventRow<WaitingEvent>{"waiting"},           EventRow<FinishedEvent>{"finished", true},
+    EventRow<CancelledEvent>{"cancelled", true}, EventRow<FailedEvent>{"failed", true},
 };
 using WorkerEvent = VariantOf<kWorkerEvents>;
 

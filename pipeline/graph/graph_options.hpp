@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -56,9 +57,18 @@ struct GraphOptions {
     std::string resumed_from;       ///< folder of the checkpoint; empty = from the start
     /// In the order of the dataset's parts; one teacher if it has no parts. Empty: plain training.
     std::vector<GraphTeacher> teachers{};
-    std::string host{};  ///< name of this machine, for the other ranks; empty: there is one
+    std::uint64_t program_every_steps = 0;  ///< steps between two runs of eval.command; 0: the graph does not run it
+    std::string host{};                     ///< name of this machine, for the other ranks; empty: there is one
     /// Only measures the times of student, optimizer, recorder, evaluation and snapshot.
     std::function<Instant()> now = steady_now;
+};
+
+/// The surroundings of eval.command. Empty functions: there is none.
+struct EvalProgramHooks {
+    /// Writes the student where the program will find it. Disk executor.
+    std::function<Result<void>(const StudentSnapshot&)> write;
+    /// Runs the program on it and reports its figures. On the graph's executor; cancellation ends the program.
+    std::function<boost::asio::awaitable<void>(std::uint64_t step)> run;
 };
 
 /// What the graph asks of its surroundings.
@@ -72,6 +82,7 @@ struct GraphHooks {
     std::function<WorkerUsage()> usage{};
     /// The student's continuations of some prompts. Called at each evaluation, on the compute executor. May be empty.
     std::function<std::vector<SampledText>(Student& student, std::uint64_t step)> sample{};
+    EvalProgramHooks program{};
 };
 
 struct GraphOutcome {

@@ -15,7 +15,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr std::uint64_t kWritesAtOnce = 1;  // checkpoints; a second copy waits for the write
+constexpr std::uint64_t kWritesAtOnce = 1;  // copies; a second copy waits for the write
 
 /// A run from the start that trains nothing fails too, even if it is shorter than the limit.
 std::uint64_t max_nonfinite_steps(const GraphOptions& options) {
@@ -34,6 +34,7 @@ RecorderStage::RecorderStage(GraphExecutors executors, Student& student, Optimiz
       hooks_(std::move(hooks)),
       evaluator_(executors_, student_, std::move(eval), options, hooks_.on_event),
       trace_(trace),
+      programs_(executors_, options_.program_every_steps, std::move(hooks_.program), hooks_.on_event),
       writes_(executors_.io),
       space_(executors_.io, hooks_.on_event),
       clock_(Stage::recorder, options_.now),
@@ -60,6 +61,7 @@ void RecorderStage::start() {
 void RecorderStage::cancel() {
     cancelled_ = true;
     evaluator_.cancel();
+    programs_.cancel();
     space_.give_up();
 }
 
@@ -196,7 +198,7 @@ asio::awaitable<void> RecorderStage::last_evaluation() {
     cut_short_ = cut_short_ || !done;
 }
 
-asio::awaitable<void> RecorderStage::checkpoint_when_due() {
+asio::awaitable<void> RecorderStage::copy_when_due() {
     if (whole()) {
         co_return;
     }
@@ -206,14 +208,29 @@ asio::awaitable<void> RecorderStage::checkpoint_when_due() {
             co_return;
         }
     }
-    if (!hooks_.commit_checkpoint || (!schedule_.due(outcome_.steps_done, steady_now()) && !checkpoint_requested_)) {
+    const bool due = schedule_.due(outcome_.steps_done, steady_now()) || checkpoint_requested_;
+    const bool checkpoint = hooks_.commit_checkpoint && due;
+    const bool program = !failure_ && programs_.begin(outcome_.steps_done);
+    if (!checkpoint && !program) {
         co_return;
     }
-    checkpoint_requested_ = false;
+    checkpoint_requested_ = checkpoint_requested_ && !checkpoint;
     co_await written();
     std::shared_ptr<const StudentSnapshot> taken = co_await snapshot();
-    if (!writes_.spawn(write(std::move(taken), outcome_.steps_done))) {
+    if (!writes_.spawn(write_copy(std::move(taken), outcome_.steps_done, checkpoint, program))) {
         throw std::logic_error("recorder stage: a checkpoint after the last");
+    }
+}
+
+asio::awaitable<void> RecorderStage::write_copy(std::shared_ptr<const StudentSnapshot> taken, std::uint64_t step,
+                                                bool checkpoint, bool program) {
+    if (checkpoint) {
+        co_await write(taken, step);
+    }
+    if (program) {
+        clock_.enter(StageClock::State::busy);
+        co_await programs_.export_student(step, std::move(taken));
+        clock_.enter(StageClock::State::wait_input);
     }
 }
 
@@ -313,6 +330,7 @@ asio::awaitable<void> RecorderStage::write(std::shared_ptr<const StudentSnapshot
 
 asio::awaitable<void> RecorderStage::join() {
     co_await writes_.join();
+    co_await programs_.join();
 }
 
 }  // namespace distilld

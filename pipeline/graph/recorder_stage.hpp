@@ -14,6 +14,7 @@
 #include "pipeline/graph/graph_options.hpp"
 #include "pipeline/graph/nonfinite_steps.hpp"
 #include "pipeline/graph/optimizer_stage.hpp"
+#include "pipeline/graph/program_evaluations.hpp"
 #include "pipeline/graph/progress_meter.hpp"
 #include "pipeline/graph/space_wait.hpp"
 #include "pipeline/graph/stage_clock.hpp"
@@ -42,13 +43,14 @@ struct RecorderHooks {
     std::function<Nanos()> lost;                                                           ///< TeacherStage::lost()
     std::function<WorkerUsage()> usage;                                                    ///< may be empty
     std::function<std::vector<SampledText>(Student& student, std::uint64_t step)> sample;  ///< GraphHooks::sample
+    EvalProgramHooks program;
     std::function<void()> on_failure;  ///< the run cannot go on: see RecorderStage::failure()
 };
 
-/// The recorder stage: progress events, evaluation, checkpoints. It has no loop of its own: the student stage calls it
-/// at step boundaries. A checkpoint is copied at once and written during the next steps. The next copy waits for that
-/// write, so memory holds at most one. While the disk is full, training waits at the next step boundary. All calls on
-/// the graph's executor. `trace` may be null.
+/// The recorder stage: progress events, evaluation, checkpoints, exports for eval.command. It has no loop of its own:
+/// the student stage calls it at step boundaries. What is written is copied at once and written during the next steps.
+/// The next copy waits for that write, so memory holds at most one. While the disk is full, training waits at the next
+/// step boundary. All calls on the graph's executor. `trace` may be null.
 class RecorderStage {
   public:
     RecorderStage(GraphExecutors executors, Student& student, OptimizerStage& optimizer, EvaluationSet eval,
@@ -62,8 +64,9 @@ class RecorderStage {
     /// What this rank tells the others when a step ends, after `tokens` input positions of its own. Empty if there is
     /// one.
     [[nodiscard]] RankCounters rank_figures(std::uint64_t tokens) const;
-    /// Takes a checkpoint if one is due or was requested. Not after the last step: see last_checkpoint().
-    boost::asio::awaitable<void> checkpoint_when_due();
+    /// Copies the student if a checkpoint is due or was requested, or eval.command is due. Not after the last step: see
+    /// last_checkpoint().
+    boost::asio::awaitable<void> copy_when_due();
     /// At the next step boundary.
     void request_checkpoint() noexcept { checkpoint_requested_ = true; }
     /// Ends the run with a checkpoint: after the last step, or at the last whole step of a run that ends early. A
@@ -73,14 +76,15 @@ class RecorderStage {
     void forgo_last_checkpoint() noexcept { forgoes_last_ = true; }
     /// After the last checkpoint of a whole run, so that no training is lost with it.
     boost::asio::awaitable<void> last_evaluation();
-    /// The run is no longer wanted: an evaluation ends after the current batch, and a full disk is not waited for.
+    /// The run is no longer wanted: an evaluation ends after the current batch, eval.command at once, and a full disk
+    /// is not waited for.
     void cancel();
     /// For the requests about held-out rows, like TeacherStage::set_ceiling().
     void set_ceiling(std::uint32_t ceiling) { evaluator_.set_ceiling(ceiling); }
     /// cancel() has cut the last checkpoint or the last evaluation short.
     [[nodiscard]] bool cut_short() const noexcept { return cut_short_; }
-    /// Waits for the checkpoint that is being written, as it refers to this stage; rethrows what the write threw. Takes
-    /// no checkpoint afterwards.
+    /// Waits for the checkpoint that is being written and for eval.command, as they refer to this stage; rethrows what
+    /// the write threw. Takes no checkpoint afterwards.
     boost::asio::awaitable<void> join();
 
     [[nodiscard]] std::uint64_t steps_done() const noexcept { return outcome_.steps_done; }
@@ -101,6 +105,8 @@ class RecorderStage {
     boost::asio::awaitable<void> written();   // until no checkpoint is being written
     boost::asio::awaitable<std::shared_ptr<const StudentSnapshot>> snapshot();
     boost::asio::awaitable<void> write(std::shared_ptr<const StudentSnapshot> taken, std::uint64_t step);
+    boost::asio::awaitable<void> write_copy(std::shared_ptr<const StudentSnapshot> taken, std::uint64_t step,
+                                            bool checkpoint, bool program);
 
     GraphExecutors executors_;
     Student& student_;
@@ -109,6 +115,7 @@ class RecorderStage {
     RecorderHooks hooks_;
     Evaluator evaluator_;
     TraceWriter* trace_;
+    ProgramEvaluations programs_;
     TaskGroup writes_;
     SpaceWait space_;
     StageClock clock_;

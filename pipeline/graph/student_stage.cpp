@@ -59,7 +59,7 @@ asio::awaitable<void> StudentStage::train_all() {
         FinishedStep finished = co_await optimizer_.finish_step(step, *sums, recorder_.rank_figures(tokens_));
         co_await recorder_.record(std::move(finished));
         if (!cancelled_) {
-            co_await recorder_.checkpoint_when_due();
+            co_await recorder_.copy_when_due();
         }
         if (cancelled_) {
             co_return;

@@ -128,6 +128,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         made.lost = [this] { return teacher_.lost(); };
         made.usage = std::move(hooks.usage);
         made.sample = std::move(hooks.sample);
+        made.program = std::move(hooks.program);
         made.on_failure = [this] { cancel(); };
         return made;
     }

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "base/format.hpp"
+#include "base/json_text.hpp"
 #include "base/utf8.hpp"
 #include "pipeline/core/loss_kind.hpp"
 
@@ -40,6 +41,17 @@ std::string evaluation_line(const EvaluationEvent& evaluation) {
     }
     if (evaluation.acceptance_rate) {
         text += ", acceptance as a draft " + acceptance_text(*evaluation.acceptance_rate);
+    }
+    return text;
+}
+
+std::string figures_line(const FiguresEvent& event) {
+    std::string text = "step " + std::to_string(event.step) + " eval.command";
+    if (!event.problem.empty()) {
+        return text + ": " + event.problem;
+    }
+    for (const auto& [name, value] : event.figures) {
+        text += (text.ends_with("command") ? " " : ", ") + name + " " + number_text(value);
     }
     return text;
 }
@@ -332,6 +344,8 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
         for (const SampledText& sample : evaluation->samples) {
             line("  " + quoted(sample.prompt) + " → " + quoted(sample.text));
         }
+    } else if (const auto* figures = std::get_if<FiguresEvent>(&event)) {
+        line(figures_line(*figures));
     } else if (const auto* checkpoint = std::get_if<CheckpointEvent>(&event)) {
         line("step " + std::to_string(checkpoint->step) + " checkpoint " + checkpoint->folder);
     } else if (const auto* log = std::get_if<LogEvent>(&event)) {

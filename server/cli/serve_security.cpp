@@ -67,11 +67,18 @@ Result<std::vector<fs::path>> checked_roots(const std::vector<std::string>& root
     return folders;
 }
 
-std::function<api::SpecViolations(const JobSpec&)> make_spec_policy(PathRuleOptions paths, HostRule hosts) {
-    return [paths = PathRule(std::move(paths)), hosts = std::move(hosts)](const JobSpec& spec) {
+std::function<api::SpecViolations(const JobSpec&)> make_spec_policy(PathRuleOptions paths, HostRule hosts,
+                                                                    bool allows_programs) {
+    return [paths = PathRule(std::move(paths)), hosts = std::move(hosts), allows_programs](const JobSpec& spec) {
         auto found = paths.check(spec);
         for (auto& refused : check_hosts(spec, hosts).violations) {
             found.violations.push_back(std::move(refused));
+        }
+        if (!allows_programs && !spec.eval.command.empty()) {
+            found.violations.push_back(
+                {"/eval/command", "command_not_allowed",
+                 "this service runs no programs of specs: leave it out, use distilld run, or ask its operator for the "
+                 "setting security.allow_eval_command"});
         }
         return found;
     };
@@ -121,11 +128,11 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
     paths.shared = {data_dir / kOutputsFolder};
     security.keys = std::move(*keys);
     security.audit = std::move(*audit);
-    security.policy = make_spec_policy(paths, *hosts);
+    security.policy = make_spec_policy(paths, *hosts, settings.allow_eval_command);
     const fs::path home = resolved_path(fs::absolute(data_dir)).value_or(data_dir);
     paths.given = {data_dir / kFilesFolder, data_dir / kOutputsFolder, home / kFilesFolder, home / kOutputsFolder};
     security.files = [rule = PathRule(paths)](const JobSpec& spec) { return rule.rule_of(spec); };
-    security.start_policy = make_spec_policy(std::move(paths), *std::move(hosts));
+    security.start_policy = make_spec_policy(std::move(paths), *std::move(hosts), settings.allow_eval_command);
     return security;
 }
 

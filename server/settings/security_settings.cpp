@@ -51,6 +51,10 @@ SettingsSection security_section() {
                          "none: any but link-local and metadata addresses",
                  .flag = "--teacher-host",
                  .older_variable = kTeacherHostsVariable},
+                {.name = "allow_eval_command",
+                 .kind = api::make_boolean(&SecuritySettings::allow_eval_command),
+                 .help = "accept specs with eval.command: whoever may submit a job runs any program with the rights of "
+                         "the workers"},
                 {.name = "tls_certificate",
                  .kind = api::make_path(&SecuritySettings::tls_certificate, api::PathUse::reads, "file", true),
                  .help = "PEM file with the service's certificate chain: HTTPS instead of HTTP"},

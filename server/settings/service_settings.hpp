@@ -64,6 +64,7 @@ struct SecuritySettings {
     bool metrics_open = false;               ///< /metrics needs no key
     std::vector<std::string> roots;          ///< absolute folders below which specs may name paths
     std::vector<std::string> teacher_hosts;  ///< patterns of HostRule; empty = all except those it always refuses
+    bool allow_eval_command = false;         ///< specs may name a program to run
     std::filesystem::path tls_certificate;   ///< empty = plain HTTP
     std::filesystem::path tls_key;
     std::filesystem::path tls_client_ca;          ///< empty = no client certificates

@@ -77,6 +77,11 @@ class Metrics {
             metric("eval_acceptance_rate", record.step, *record.acceptance_rate);
         }
     }
+    void add_record(const FiguresEvent& record) {
+        for (const auto& [name, value] : record.figures) {
+            metric("figures/" + name, record.step, value);
+        }
+    }
     void add_record(const CheckpointEvent& record) { metric("checkpoint_seconds", record.step, record.seconds); }
     void add_record(const EndRecord& record) {
         if (record.exported_eval_loss) {
@@ -86,8 +91,8 @@ class Metrics {
     void add_record(const StartedEvent& /*record*/) {}
     void add_record(const SpanRecord& /*record*/) {}
 
-    void metric(const char* key, std::uint64_t step, double value) {
-        const auto last = history_.last_steps.find(std::string_view(key));
+    void metric(std::string_view key, std::uint64_t step, double value) {
+        const auto last = history_.last_steps.find(key);
         if (last == history_.last_steps.end() || step > last->second) {
             metrics_.push_back({{"key", key}, {"value", number(value)}, {"timestamp", at_}, {"step", step}});
         }

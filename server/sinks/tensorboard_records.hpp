@@ -13,7 +13,7 @@ namespace distilld::sinks {
 using TensorboardTime = std::chrono::system_clock::time_point;
 
 struct TensorboardScalar {
-    std::string_view tag;
+    std::string tag;
     double value = 0;  ///< written as a float
 };
 

@@ -106,6 +106,15 @@ class TensorboardSink final : public FileSink {
                                                sample.prompt + " → " + sample.text));
         }
     }
+    void add(const FiguresEvent& record, std::string& bytes) const {
+        std::vector<TensorboardScalar> values;
+        for (const auto& [name, value] : record.figures) {
+            values.push_back({"figures/" + name, value});
+        }
+        if (!values.empty()) {
+            scalars(record.step, values, bytes);
+        }
+    }
     void add(const CheckpointEvent& record, std::string& bytes) const {
         scalars(record.step, {{"pace/checkpoint_seconds", record.seconds}}, bytes);
     }

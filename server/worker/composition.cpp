@@ -1,7 +1,12 @@
 #include "server/worker/composition.hpp"
 
 #include <algorithm>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -12,11 +17,14 @@
 
 #include "api/job_spec_json.hpp"
 #include "base/files/file_rule.hpp"
+#include "base/files/files.hpp"
 #include "base/scope_exit.hpp"
 #include "base/this_machine.hpp"
+#include "pipeline/async/abort.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/graph/evaluation.hpp"
 #include "pipeline/graph/space_wait.hpp"
+#include "server/worker/eval/eval_program.hpp"
 #include "server/worker/export/export_files.hpp"
 #include "server/worker/gives_up.hpp"
 #include "server/worker/held_out_rows.hpp"
@@ -80,6 +88,7 @@ GraphOptions graph_options(const PreparedRun& run, std::uint32_t decode_threads)
     options.resumed_from = run.resumed_from;
     options.teachers = graph_teachers(run.teachers, run.spec, decode_threads);
     share_teachers(run, options.teachers);
+    options.program_every_steps = run.spec.eval.every_steps;
     options.host = run.ranks == nullptr ? std::string() : host_name();
     return options;
 }
@@ -101,12 +110,31 @@ UsageSources usage_sources(const JobSpec& spec) {
     return sources;
 }
 
+/// Also when it is cancelled, the program's folder is removed after its end.
+asio::awaitable<void> judge_and_remove(EvalSpec eval, std::uint64_t step, std::filesystem::path folder,
+                                       asio::any_io_executor disk, EmitEvent emit) {
+    const ScopeExit ended([&] { asio::post(disk, [folder] { static_cast<void>(remove_tree(folder)); }); });
+    emit(co_await judge_student(std::move(eval), step, folder));
+}
+
+EvalProgramHooks program_hooks(PreparedRun& run, const GraphExecutors& executors, EmitEvent emit) {
+    EvalProgramHooks hooks;
+    if (!run.spec.eval.command.empty()) {
+        hooks.write = [&run](const StudentSnapshot& snapshot) { return write_program_export(snapshot, run); };
+        hooks.run = [&run, disk = executors.disk, emit = std::move(emit)](std::uint64_t step) {
+            return judge_and_remove(run.spec.eval, step, program_export_folder(run), disk, emit);
+        };
+    }
+    return hooks;
+}
+
 GraphHooks graph_hooks(PreparedRun& run, GraphExecutors executors, EmitEvent emit) {
     GraphHooks hooks;
-    hooks.on_event = std::move(emit);
+    hooks.on_event = emit;
     if (run.follows()) {
         return hooks;
     }
+    hooks.program = program_hooks(run, executors, std::move(emit));
     const auto usage = std::make_shared<UsageMeter>(executors.disk, usage_sources(run.spec));  // hooks are copied
     hooks.usage = [usage] { return usage->newest(); };
     hooks.sample = run.samples;
@@ -183,6 +211,24 @@ asio::awaitable<std::optional<double>> exported_eval_loss(const PreparedRun& run
     co_return loss;
 }
 
+/// Runs eval.command on the exported model; a run that is told to stop does not wait for it.
+asio::awaitable<void> judge_export(const PreparedRun& run, asio::any_io_executor io, RunControl& control,
+                                   EmitEvent emit) {
+    if (run.spec.eval.command.empty() || control.cancelled()) {
+        co_return;
+    }
+    auto judging = judge_student(run.spec.eval, run.total_steps, run.spec.output);
+    try {
+        auto waiting = asio::co_spawn(io, std::move(judging),
+                                      asio::bind_cancellation_slot(control.cancel_slot(), asio::use_awaitable));
+        emit(co_await std::move(waiting));
+    } catch (...) {
+        if (!is_abort(std::current_exception())) {
+            throw;
+        }
+    }
+}
+
 void tell_of_padding(double share, const EmitEvent& emit) {
     if (share >= 0.0005) {  // 0.0% otherwise
         const std::string percent = std::to_string(100 * share);
@@ -217,6 +263,10 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     std::unique_ptr<TrainingGraph> graph = make_graph(run, executors, emit, spans ? spans.get() : trace.get());
     Result<GraphOutcome> outcome = co_await run_attached(*graph, control);
     graph.reset();
+    if (!run.spec.eval.command.empty() && !run.follows()) {  // written, but cancelled before the program began
+        auto remove = [&run] { static_cast<void>(remove_tree(program_export_folder(run))); };
+        co_await run_on(executors.disk, std::move(remove));
+    }
     for (const std::vector<ConnectedTeacher>* teachers : {&run.of_held_out, &run.teachers}) {
         for (const ConnectedTeacher& teacher : *teachers) {
             co_await end_teacher(*teacher.source);
@@ -242,6 +292,7 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
         co_return hash.error();
     }
     const std::optional<double> exported_loss = co_await exported_eval_loss(run, executors, control);
+    co_await judge_export(run, executors.io, control, emit);
     co_return WorkerEvent(FinishedEvent{outcome->last, run.spec.output, outcome->eval_loss, *hash, exported_loss});
 }
 

@@ -16,6 +16,7 @@
 #include "models/training/torchscript_student.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/effective_overflow.hpp"
+#include "server/worker/eval/eval_program.hpp"
 #include "server/worker/export_owner.hpp"
 #include "server/worker/held_out_rows.hpp"
 #include "server/worker/load_data.hpp"
@@ -51,6 +52,9 @@ class Preparation {
           left_open_(open_arithmetics(run.spec)) {}
 
     asio::awaitable<Result<void>> perform(bool resume) {
+        if (const auto found = find_eval_program(run_.spec.eval); !found) {
+            co_return found.error();
+        }
         auto loading_student = on(executors_.compute, [this, resume] {
             keep_decisions(resume);
             return load_student();

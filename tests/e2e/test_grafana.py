@@ -23,6 +23,7 @@ from support.prometheus import (
 )
 from support.rest import closed_port, metric_samples
 
+SERVICE_FLAGS = ["--allow-eval-command"]
 DASHBOARDS = ("fleet.json", "job.json")
 RULES = GRAFANA / "rules" / "distilld.yaml"
 
@@ -49,6 +50,7 @@ def live(module_service, teacher, text_data, tmp_path_factory):
         spec = jobs.distil_spec(text_data, folder / "student", proxy.url, steps=1_000_000)
         spec["checkpoint"] = {"every_secs": 2}
         spec["metrics"] = {"jsonl_file": str(folder / "metrics.jsonl")}
+        spec["eval"] = {"command": ["echo", '{"accuracy": 0.5}'], "every_steps": 5}
         spec["training"] |= {"eval_steps": 10, "ranks": 2, "gradient_groups": 2}
         # The teacher is asked all the same.
         spec["teacher"] |= {"store": str(folder / "answers"), "cache": "write"}
@@ -66,6 +68,7 @@ def live(module_service, teacher, text_data, tmp_path_factory):
                 and any(name.startswith("distilld_teacher_failures_total") for name in samples)
                 and samples.get('distilld_jobs_waiting{reason="teacher_unavailable"}') == 1
                 and f'distilld_job_eval_loss{{job_id="{job_id}"}}' in samples
+                and f'distilld_job_figure{{figure="accuracy",job_id="{job_id}"}}' in samples
                 and f'distilld_job_checkpoint_step{{job_id="{job_id}"}}' in samples
             )
 

@@ -1,5 +1,4 @@
-"""The page at "/", in Chromium: what it shows of real jobs, what its buttons do, that nothing in it is markup, and that
-people can use it with a keyboard, a phone or a screen reader."""
+"""The page at "/", in Chromium: what it shows, what its buttons do, that nothing is markup, and that all can use it."""
 
 import json
 import re
@@ -17,6 +16,7 @@ expect.set_options(timeout=60_000)  # builds may share the machine
 
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 NEVER = 10**6
+SERVICE_FLAGS = ["--allow-eval-command"]
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +42,11 @@ def work(module_service, distilld_session, teacher, teacher_folder, text_data, t
         rest.wait_job(job)
     slow_url = distilld_session.teacher(teacher_folder, "--delay-ms", "200").url
     spec = jobs.distil_spec(text_data, folder / HOSTILE, slow_url, NEVER)
-    made["running"] = rest.submit(jobs.changed(spec, {"/name": "running", "/checkpoint/every_steps": 20}))
+    judged = {"/eval/command": ["echo", json.dumps({"judged": {"step": 0.25}, HOSTILE: 1})], "/eval/every_steps": 20}
+    made["running"] = rest.submit(jobs.changed(spec, {"/name": "running", "/checkpoint/every_steps": 20, **judged}))
     wait_until(lambda: rest.job(made["running"])["checkpoints"], "a checkpoint of the job that runs")
     broken = jobs.write_jsonl(folder / "broken.jsonl", [{"text": 1}])
-    spec = jobs.changed(jobs.base_spec(broken, folder / "failed", 5), {"/name": "failed"})
-    made["failed"] = rest.submit(spec)
+    made["failed"] = rest.submit(jobs.changed(jobs.base_spec(broken, folder / "failed", 5), {"/name": "failed"}))
     nobody = jobs.distil_spec(text_data, folder / "alone", f"http://127.0.0.1:{closed_port()}", 5)
     made["alone"] = rest.submit(jobs.changed(nobody, {"/name": "alone", "/teacher/patience_secs": 0.1}))
     for name in ("failed", "alone"):
@@ -134,8 +134,8 @@ def test_a_running_job_is_shown_live(tab, work):
     assert len(numbers) == len(set(numbers)), "none twice"
     page.get_by_text("Log of the workers").click()
     expect(page.locator('[data-part="log"] pre')).to_contain_text("a worker is started")
-    page.locator("#figure").select_option("grad_norm")
-    expect(page.locator(".readout").nth(1)).to_contain_text("norm of the gradient")
+    page.locator("#figure").select_option(label="eval.command: judged/step")
+    expect(page.locator(".readout").nth(1)).to_contain_text(re.compile("eval.command: judged/step.*0.25"))
 
 
 def test_a_job_that_has_succeeded_hands_out_what_it_has_made(tab, work, module_service):

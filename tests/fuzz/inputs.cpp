@@ -21,6 +21,7 @@ const std::vector<Target>& targets() {
         {"link", read_link, link_seeds},
         {"slurm", read_slurm, slurm_seeds},
         {"completion", read_completions, completion_seeds},
+        {"figures", read_printed, printed_seeds},
     };
     return rows;
 }

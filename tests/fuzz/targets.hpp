@@ -55,5 +55,7 @@ void read_slurm(std::string_view input);
 std::vector<std::string> slurm_seeds();
 void read_completions(std::string_view input);
 std::vector<std::string> completion_seeds();
+void read_printed(std::string_view input);
+std::vector<std::string> printed_seeds();
 
 }  // namespace distilld::fuzz

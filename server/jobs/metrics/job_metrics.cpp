@@ -67,6 +67,7 @@ void JobMetrics::run_started(const std::string& job_id) {
     next.run.progress = std::move(before.run.progress);
     next.run.last_step_time = before.run.last_step_time;
     next.run.evaluation = std::move(before.run.evaluation);
+    next.run.figures = std::move(before.run.figures);
     next.run.newest_checkpoint = before.run.newest_checkpoint;
     before = std::move(next);
 }
@@ -99,6 +100,18 @@ void JobMetrics::evaluated(const std::string& job_id, const EvaluationEvent& eva
     if (const auto found = runs_.find(job_id); found != runs_.end()) {
         EvaluationEvent& newest = found->second.run.evaluation.emplace(evaluation);
         newest.samples.clear();
+    }
+}
+
+void JobMetrics::judged(const std::string& job_id, const FiguresEvent& figures) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = runs_.find(job_id); found != runs_.end()) {
+        JobRun& run = found->second.run;
+        ++run.eval_programs.at(figures.problem.empty() ? "figures" : "failed");
+        if (figures.problem.empty()) {
+            run.figures = figures;
+        }
+        take_in(found->second);
     }
 }
 
@@ -279,6 +292,8 @@ void count_event(JobMetrics& metrics, const std::string& job_id, std::uint32_t s
         metrics.progress(job_id, *progress);
     } else if (const auto* evaluation = std::get_if<EvaluationEvent>(&event)) {
         metrics.evaluated(job_id, *evaluation);
+    } else if (const auto* figures = std::get_if<FiguresEvent>(&event)) {
+        metrics.judged(job_id, *figures);
     } else if (const auto* checkpoint = std::get_if<CheckpointEvent>(&event)) {
         metrics.checkpoint_written(job_id, *checkpoint);
     }

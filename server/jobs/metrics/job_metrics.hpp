@@ -49,6 +49,7 @@ class JobMetrics {
                      std::uint32_t replicas = 0, std::uint32_t ranks = 0);
     void progress(const std::string& job_id, const ProgressEvent& progress);
     void evaluated(const std::string& job_id, const EvaluationEvent& evaluation);
+    void judged(const std::string& job_id, const FiguresEvent& figures);
     void checkpoint_written(const std::string& job_id, const CheckpointEvent& checkpoint);
     /// The run ended. The job's gauges stay for the grace period, so that the last value is scraped.
     void run_ended(const std::string& job_id);

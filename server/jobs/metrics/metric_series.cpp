@@ -12,6 +12,9 @@
 #include "pipeline/core/event_fields.hpp"
 
 namespace distilld {
+
+namespace json = boost::json;
+
 namespace {
 
 constexpr const char* kStep = "step";
@@ -135,6 +138,25 @@ SeriesCollector::SeriesCollector(SeriesQuery query) : query_(std::move(query)) {
             std::find_if(sources().begin(), sources().end(), [&](const auto& it) { return it.name == name; });
         if (source != sources().end()) {
             wanted_.push_back({source->member, source->type, source->may_be_missing, {name, 0, {}}});
+        } else if (name.starts_with(kFigurePrefix)) {
+            wanted_.push_back({name.substr(kFigurePrefix.size()), api::EventType::figures, true, {name, 0, {}}});
+        }
+    }
+}
+
+/// Begins the series of figures that have none.
+void SeriesCollector::add_figures(const json::object& figures) {
+    for (const auto& [key, value] : figures) {
+        const std::string_view name(key);
+        const auto is_same = [name](const Wanted& it) {
+            return it.type == api::EventType::figures && it.member == name;
+        };
+        if (figures_added_ < kMaxFigureSeries && std::ranges::none_of(wanted_, is_same)) {
+            ++figures_added_;
+            wanted_.push_back({std::string(name),
+                               api::EventType::figures,
+                               true,
+                               {std::string(kFigurePrefix) + std::string(name), 0, {}}});
         }
     }
 }
@@ -145,6 +167,11 @@ void SeriesCollector::add(const api::JobEvent& event) {
         return;
     }
     const bool without_student = generates(event);
+    const auto* figures = event.type == api::EventType::figures ? event.data.if_contains("figures") : nullptr;
+    const json::object& data = figures != nullptr && figures->is_object() ? figures->get_object() : event.data;
+    if (figures != nullptr && query_.all_figures) {
+        add_figures(data);
+    }
     for (auto& wanted : wanted_) {
         if (wanted.type != event.type || (without_student && is_of_student(wanted.member))) {
             continue;
@@ -153,7 +180,7 @@ void SeriesCollector::add(const api::JobEvent& event) {
         while (!points.empty() && points.back().step >= *step) {
             points.pop_back();
         }
-        const auto* value = event.data.if_contains(wanted.member);
+        const auto* value = data.if_contains(wanted.member);
         const bool there = value != nullptr && (value->is_number() || (value->is_null() && !wanted.may_be_missing));
         if (there && (!query_.after_step || *step > *query_.after_step)) {
             const double number =

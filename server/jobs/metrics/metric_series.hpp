@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/job_types.hpp"
@@ -11,10 +13,11 @@
 namespace distilld {
 
 struct SeriesQuery {
-    std::vector<std::string> names;  ///< from series_names(), each once
+    std::vector<std::string> names;  ///< from series_names(), or with kFigurePrefix, each once
     /// Only later steps.
     std::optional<std::uint64_t> after_step{};
     std::uint32_t max_points = 500;  ///< per series; at least 2
+    bool all_figures = false;        ///< of eval.command too, whatever their names
 };
 
 struct SeriesPoint {
@@ -28,8 +31,13 @@ struct MetricSeries {
     std::vector<SeriesPoint> points;  ///< steps ascend
 };
 
-/// The names that can be requested: the numbers of a progress event (loss), and those of an evaluation with the prefix
-/// "eval_" (eval_loss).
+/// Before the name of a figure that eval.command has printed.
+inline constexpr std::string_view kFigurePrefix = "figures/";
+/// Limit of the series of SeriesQuery::all_figures.
+inline constexpr std::size_t kMaxFigureSeries = 64;
+
+/// The names that can be requested besides figures: the numbers of a progress event (loss), and those of an evaluation
+/// with the prefix "eval_" (eval_loss).
 [[nodiscard]] const std::vector<std::string>& series_names();
 
 /// At most `max_points` (2 at least) of the points: the first, the last, and the smallest and greatest value of each of
@@ -43,9 +51,9 @@ class SeriesCollector {
   public:
     explicit SeriesCollector(SeriesQuery query);
 
-    /// Events of type metrics or evaluation; others change nothing.
+    /// Events of type metrics, evaluation or figures; others change nothing.
     void add(const api::JobEvent& event);
-    /// In the order of the names, thinned. Call once, at the end.
+    /// In the order of the names, then other figures as they came first; thinned. Call once, at the end.
     [[nodiscard]] std::vector<MetricSeries> take();
 
   private:
@@ -55,7 +63,10 @@ class SeriesCollector {
         bool may_be_missing = false;  ///< null means that it is missing, not that it was not finite
         MetricSeries series;
     };
+    void add_figures(const boost::json::object& figures);
+
     SeriesQuery query_;
+    std::size_t figures_added_ = 0;
     std::vector<Wanted> wanted_;
 };
 

@@ -38,6 +38,9 @@ struct JobRun {
     ProgressEvent progress;                     ///< the newest
     double last_step_time = 0;                  ///< Unix time of the last reported step; 0 = none yet
     std::optional<EvaluationEvent> evaluation;  ///< the newest, without its samples
+    FiguresEvent figures;                       ///< the newest without a problem
+    /// Runs of eval.command, by result.
+    std::map<std::string, std::uint64_t> eval_programs{{"figures", 0}, {"failed", 0}};
     NewestCheckpoint newest_checkpoint;
 };
 

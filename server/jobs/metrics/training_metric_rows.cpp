@@ -101,6 +101,22 @@ auto of_evaluation(Value EvaluationEvent::* value) {
         [value](const JobRun& run) { return run.evaluation ? MetricSamples(*run.evaluation.*value) : MetricSamples(); };
 }
 
+MetricSamples figures(const JobRun& run) {
+    std::vector<MetricSample> samples;
+    for (const auto& [name, value] : run.figures.figures) {
+        samples.push_back({{name}, value});
+    }
+    return samples;
+}
+
+MetricSamples eval_programs(const JobRun& run) {
+    std::vector<MetricSample> samples;
+    for (const auto& [result, count] : run.eval_programs) {
+        samples.push_back({{result}, count});
+    }
+    return samples;
+}
+
 template <class Number>
 auto of_progress(Number ProgressEvent::* value) {
     return [value](const JobRun& run) { return run.progress.*value; };
@@ -165,6 +181,10 @@ std::vector<MetricRow<JobRun>> training_metric_rows() {
             "Share of the tokens that an active job's student drafts which its teacher would accept, at the newest "
             "evaluation; a lower bound with top-k answers.",
             gauge, {"job_id"}, of_evaluation(&EvaluationEvent::acceptance_rate)),
+        Row("distilld_job_figure", "Figure that eval.command has printed at its newest run for an active job.", gauge,
+            {"figure", "job_id"}, figures),
+        Row("distilld_eval_commands_total", "Runs of eval.command that printed figures, or failed.", counter,
+            {"result"}, eval_programs),
         Row("distilld_job_grad_norm", "Global norm of the newest step's gradient, before clipping.", gauge, {"job_id"},
             of_step(&ProgressEvent::grad_norm)),
         Row("distilld_job_replicas", "Micro-batches that a job trains at once.", gauge, {"job_id"}, replicas),

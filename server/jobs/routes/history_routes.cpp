@@ -49,9 +49,9 @@ std::vector<std::string> names_of(QueryReader& asked) {
     while (begin <= text->size()) {
         const auto end = std::min(text->find(',', begin), text->size());
         std::string name(text->substr(begin, end - begin));
-        if (std::find(known.begin(), known.end(), name) == known.end()) {
-            asked.wrong("names",
-                        "names: there is no metric '" + name + "'; there are " + boost::algorithm::join(known, ", "));
+        if (!name.starts_with(kFigurePrefix) && std::find(known.begin(), known.end(), name) == known.end()) {
+            asked.wrong("names", "names: there is no metric '" + name + "'; there are " +
+                                     boost::algorithm::join(known, ", ") + ", and figures/NAME of eval.command");
         } else if (std::find(names.begin(), names.end(), name) == names.end()) {
             names.push_back(std::move(name));
         }
@@ -140,6 +140,7 @@ class HistoryApi {
         QueryReader reader(request, {"names", "after_step", "max_points"});
         SeriesQuery query;
         query.names = names_of(reader);
+        query.all_figures = !reader.has("names");
         query.after_step = reader.number<std::uint64_t>("after_step", 0, kMaxNumber);
         query.max_points = reader.number<std::uint32_t>("max_points", 2, kPointsMax).value_or(kPointsDefault);
         reader.finish();

@@ -60,7 +60,7 @@ api::Problem problem_of_violations(const http::Request& request, const JobOutcom
         return problem;
     }
     const auto& all = outcome.violations.violations;
-    if (!all.empty() && (all.front().code == "path_not_allowed" || all.front().code == "host_not_allowed")) {
+    if (!all.empty() && all.front().code.ends_with("_not_allowed")) {
         problem.code = all.front().code;
     }
     return problem;

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::array kFetchFieldsKept{"in_flight", "concurrency", "buffered", "retries", "hedges", "store"};
 
+constexpr std::size_t kFiguresShown = 8;
+
 std::string short_text(double value) {
     std::array<char, 32> text{};
     std::snprintf(text.data(), text.size(), "%.4g", value);
@@ -51,6 +53,23 @@ Headline headline(const EvaluationEvent& event) {
     return {"step " + std::to_string(event.step) + ", held-out " + (event.of_samples ? "loss " : "cross entropy ") +
                 short_text(event.loss) + loss_unit(event.of_samples),
             api::EventType::evaluation};
+}
+
+Headline headline(const FiguresEvent& event) {
+    Headline line{"step " + std::to_string(event.step) + ", eval.command: " + event.problem, api::EventType::figures};
+    if (!event.problem.empty()) {
+        line.level = "warn";
+        return line;
+    }
+    std::size_t shown = 0;
+    for (const auto& [name, value] : event.figures) {
+        if (shown == kFiguresShown) {
+            line.message += ", …";
+            break;
+        }
+        line.message += (shown++ == 0 ? "" : ", ") + name + " " + short_text(value);
+    }
+    return line;
 }
 
 Headline headline(const CheckpointEvent& event) {

@@ -25,6 +25,7 @@ struct Headline {
 Headline headline(const StartedEvent& event);
 Headline headline(const ProgressEvent& event);
 Headline headline(const EvaluationEvent& event);
+Headline headline(const FiguresEvent& event);
 Headline headline(const CheckpointEvent& event);
 Headline headline(const LogEvent& event);
 Headline headline(const WaitingEvent& event);

@@ -85,8 +85,8 @@ JobQueries::JobQueries(sqlite::Database& database)
                      "SELECT sequence, document FROM job_events WHERE job_id = ?1 AND sequence < ?2 "
                      "ORDER BY sequence DESC LIMIT ?3"),
       measurements_(database,
-                    "SELECT sequence, document FROM job_events WHERE job_id = ?1 AND type IN ('metrics', 'evaluation') "
-                    "ORDER BY sequence") {}
+                    "SELECT sequence, document FROM job_events WHERE job_id = ?1 AND type IN ('metrics', 'evaluation', "
+                    "'figures') ORDER BY sequence") {}
 
 std::optional<StoredJob> JobQueries::get(std::string_view id) {
     get_.bind_all(id);

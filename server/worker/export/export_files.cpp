@@ -129,6 +129,24 @@ Result<std::string> write_staged(const StudentSnapshot& snapshot, PreparedRun& r
 
 }  // namespace
 
+fs::path program_export_folder(PreparedRun& run) {
+    return fs::path(run.spec.output) / (kStagePrefix + run.output_fence()->holder() + "-eval");
+}
+
+Result<void> write_program_export(const StudentSnapshot& snapshot, PreparedRun& run) {
+    const Result<void> begun = run.output_fence()->commit([&] { return remove_stages(run.spec.output); });
+    if (!begun) {
+        return begun;
+    }
+    const fs::path folder = program_export_folder(run);
+    const Result<std::vector<fs::path>> names = write_files(snapshot, run, folder);
+    if (!names) {
+        static_cast<void>(remove_tree(folder));  // the first error counts
+        return names.error();
+    }
+    return {};
+}
+
 Result<std::string> write_export(const StudentSnapshot& snapshot, PreparedRun& run) {
     const fs::path output(run.spec.output);
     const fs::path stage = output / (kStagePrefix + run.output_fence()->holder());

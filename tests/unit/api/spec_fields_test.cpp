@@ -83,6 +83,9 @@ std::vector<Override> needed_by(const SpecField& field) {
     if (field.pointer == "/eval/sample_prompts") {
         return {{"/dataset/eval", "held-out.jsonl"}};
     }
+    if (field.pointer == "/eval/every_steps") {
+        return {{"/eval/command", R"(["judge"])"}};
+    }
     return {};
 }
 

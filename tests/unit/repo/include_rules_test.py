@@ -63,6 +63,7 @@ LAYERS = {
     "server/worker/": [
         *["base/", "pipeline/", "models/", "api/"],
         *["server/support/", "server/protocol/", "server/teacher/", "server/sinks/", "server/worker/"],
+        *["server/supervisor/command.hpp", "server/supervisor/worker_environment.hpp"],
     ],
     "bench/": ["base/", "pipeline/", "models/", "api/", "server/", "bench/"],
     "tests/": ["base/", "net/", "pipeline/", "models/", "api/", "server/", "bench/", "tests/"],

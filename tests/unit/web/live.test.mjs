@@ -35,6 +35,13 @@ test("steps that are done again replace those before", () => {
     set.add("evaluation", { step: 3, loss: 4, kl: null });
     assert.deepEqual(set.get("eval_loss"), { steps: [3], values: [4] });
     assert.deepEqual(set.names(), ["loss", "eval_loss"], "null does not begin a series");
+    set.add("figures", { step: 3, figures: { "arc/acc": 0.5 }, seconds: 2, problem: "" });
+    set.add("figures", { step: 4, figures: {}, seconds: 2, problem: "it failed" });
+    assert.deepEqual(set.names(), ["loss", "eval_loss", "figures/arc/acc"], "its seconds are no figure");
+    assert.deepEqual(set.get("figures/arc/acc"), { steps: [3], values: [0.5] });
+    for (let step = 5; step < 1000; step += 1) set.add("figures", { step, figures: { [`n${step}`]: 1, "arc/acc": 1 } });
+    assert.equal(set.names().length, 128, "new names each time do not fill the page");
+    assert.equal(set.get("figures/arc/acc").steps.at(-1), 999);
 });
 
 test("long series are thinned with their ends and peaks", () => {

@@ -107,6 +107,7 @@ class TrainingGraphTest : public ::testing::Test {
             }
         };
         hooks.sample = sample_;
+        hooks.program = program_;
         hooks.commit_checkpoint = [&](std::uint64_t step, const StudentSnapshot&) -> Result<std::string> {
             if (on_commit_) {
                 on_commit_(step);
@@ -192,6 +193,7 @@ class TrainingGraphTest : public ::testing::Test {
     int failing_commits_ = -1;                                                 // of them; below 0 = all
     std::function<void(std::uint64_t)> on_commit_;                             // on the disk thread
     std::function<std::vector<SampledText>(Student&, std::uint64_t)> sample_;  // GraphHooks::sample
+    EvalProgramHooks program_;
     std::function<void(const WorkerEvent&)> on_event_;
     std::function<void()> on_ended_;
     boost::asio::cancellation_signal stop_;

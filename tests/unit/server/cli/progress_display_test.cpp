@@ -175,6 +175,8 @@ TEST_F(Display, SaysWhatIsTrained) {
     display.show(StartedEvent{100, 40, 4560000, 1, 12345, 13000, "bf16", "teacher X", 2, 8, "bytes"}, at(0));
     display.show(EvaluationEvent{50, 1.5, 10}, at(0));
     display.show(EvaluationEvent{60, 1.25, 10, 0.5, 0.75, 0.8, {{"Once\nupon", " a \"time\"\x01"}}}, at(0));
+    display.show(FiguresEvent{60, {{"acc", 0.5}, {"b", 3}}, 2}, at(0));
+    display.show(FiguresEvent{70, {}, 2, "it failed"}, at(0));
     display.show(CheckpointEvent{50, "cp", 1}, at(0));
     EXPECT_THAT(
         written_,
@@ -184,7 +186,8 @@ TEST_F(Display, SaysWhatIsTrained) {
             "tokenizer: bytes\n", "teacher: teacher X\n", "step 50 held-out cross entropy 1.5000 nats/token\n",
             "step 60 held-out cross entropy 1.2500 nats/token, KL to the teacher 0.5000, top-1 agreement 75.0%, "
             "acceptance as a draft 80.0% (3.4 tokens per teacher pass with 4 drafted)\n",
-            "  \"Once\\nupon\" → \" a \\\"time\\\" \"\n", "step 50 checkpoint cp\n"));
+            "  \"Once\\nupon\" → \" a \\\"time\\\" \"\n", "step 60 eval.command acc 0.5, b 3\n",
+            "step 70 eval.command: it failed\n", "step 50 checkpoint cp\n"));
 }
 
 TEST(RankLines, SayWhoWaits) {

@@ -56,6 +56,19 @@ TEST(EventRecords, HoldTheFieldsOfTheOtherEvents) {
               R"("data":{"step":1,"loss":2.5,"tokens":3,"kl":0.5,)"
               R"("top1_agreement":0.75,"acceptance_rate":0.875,)"
               R"("samples":[{"prompt":"Once","text":" upon"}],"of_samples":false}})");
+    EXPECT_EQ(as_text(record_of(FiguresEvent{7, {{"acc", 0.125}, {"tasks/arc", 3}}, 2.5})),
+              R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"figures",)"
+              R"("message":"step 7, eval.command: acc 0.125, tasks/arc 3",)"
+              R"("data":{"step":7,"figures":{"acc":0.125,"tasks/arc":3},"seconds":2.5,"problem":""}})");
+    EXPECT_EQ(as_text(record_of(FiguresEvent{7, {}, 2.5, "it exited with code 3"})),
+              R"({"sequence":0,"object":"job.event","created_at":"","level":"warn","type":"figures",)"
+              R"("message":"step 7, eval.command: it exited with code 3",)"
+              R"("data":{"step":7,"figures":{},"seconds":2.5,"problem":"it exited with code 3"}})");
+    FiguresEvent many{1};
+    for (const char letter : std::string("abcdefghi")) {
+        many.figures[std::string(1, letter)] = 1;
+    }
+    EXPECT_EQ(record_of(many).message, "step 1, eval.command: a 1, b 1, c 1, d 1, e 1, f 1, g 1, h 1, …");
     EXPECT_EQ(
         as_text(record_of(CheckpointEvent{1, "folder", 2.5})),
         R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"checkpoint",)"

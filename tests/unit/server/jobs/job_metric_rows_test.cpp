@@ -261,6 +261,22 @@ TEST(JobMetricRows, TellOfTheWorkerItsDeviceAndTheDisks) {
     EXPECT_EQ(sample(text, "distilld_queue_wait_seconds_sum"), 0.75);
 }
 
+TEST(JobMetricRows, TellOfAProgramsNewestFiguresAndItsFailures) {
+    const auto metrics = std::make_shared<JobMetrics>();
+    EXPECT_EQ(sample(metrics->text(), R"(distilld_eval_commands_total{result="failed"})"), 0);
+    metrics->run_started("j");
+    metrics->judged("j", {1, {{"acc", 0.5}, {"gone", 1}}});
+    metrics->judged("j", {2, {{"acc", 0.75}}});
+    metrics->judged("j", {3, {}, 0, "it exited with code 3"});
+    const auto text = metrics->text();
+    EXPECT_EQ(sample(text, R"(distilld_job_figure{figure="acc",job_id="j"})"), 0.75) << "a failure leaves the last";
+    EXPECT_THAT(text, Not(HasSubstr("gone")));
+    EXPECT_EQ(sample(text, R"(distilld_eval_commands_total{result="figures"})"), 2);
+    EXPECT_EQ(sample(text, R"(distilld_eval_commands_total{result="failed"})"), 1);
+    metrics->run_started("j");
+    EXPECT_EQ(sample(metrics->text(), R"(distilld_job_figure{figure="acc",job_id="j"})"), 0.75);
+}
+
 TEST(ForegroundMetrics, CountAWorkersRestartAndWhatIsWaitedFor) {
     const auto metrics = std::make_shared<JobMetrics>();
     ForegroundMetrics job(metrics, 16);

@@ -109,6 +109,34 @@ TEST(MetricSeries, CollectsWhatIsAskedFor) {
     EXPECT_THAT(steps(series[2].points), ElementsAre(2));
 }
 
+TEST(MetricSeries, FiguresOfAProgramAreSeriesByTheirNames) {
+    SeriesCollector all({.names = {"loss"}, .max_points = 10, .all_figures = true});
+    SeriesCollector one({.names = {"figures/b/c", "figures/none"}, .max_points = 10});
+    const FiguresEvent events[] = {{1, {{"a", 0.5}}}, {2, {}, 0, "it failed"}, {3, {{"a", 0.25}, {"b/c", 7}}}};
+    for (const FiguresEvent& event : events) {
+        all.add(record_of(event));
+        one.add(record_of(event));
+    }
+    all.add(metrics_at(2, 2.5));
+    const auto series = all.take();
+    ASSERT_EQ(series.size(), 3U);
+    EXPECT_EQ(series[1].name, "figures/a");
+    EXPECT_THAT(steps(series[1].points), ElementsAre(1, 3));
+    EXPECT_THAT(values(series[1].points), ElementsAre(0.5, 0.25));
+    EXPECT_EQ(series[2].name, "figures/b/c");
+    EXPECT_THAT(values(series[2].points), ElementsAre(7));
+    const auto asked = one.take();
+    ASSERT_EQ(asked.size(), 2U);
+    EXPECT_THAT(values(asked[0].points), ElementsAre(7));
+    EXPECT_EQ(asked[1].total_points, 0U);
+
+    SeriesCollector bounded({.names = {}, .max_points = 10, .all_figures = true});
+    for (std::uint64_t step = 1; step <= 100; ++step) {
+        bounded.add(record_of(FiguresEvent{step, {{"n" + std::to_string(step), 1}}}));
+    }
+    EXPECT_EQ(bounded.take().size(), kMaxFigureSeries) << "a program with new names each time does not fill an answer";
+}
+
 TEST(MetricSeries, AGenerateJobTellsOfNoStudent) {
     ProgressEvent event;
     event.generates = true;

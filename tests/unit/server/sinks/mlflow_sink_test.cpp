@@ -96,7 +96,9 @@ TEST_F(MlflowSink, ARunIsMadeDescribedToldAndEnded) {
     script_["experiments/get-by-name"] = {status(404, R"({"error_code":"RESOURCE_DOES_NOT_EXIST"})")};
     script_["experiments/create"] = {status(200, R"({"experiment_id":"9"})")};
     test::SinkProbe sink(make_mlflow_sink, context({{"MLFLOW_EXPERIMENT_NAME", "my team"}}));
-    sink.write({item(started()), item(step(1)), item(EvaluationEvent{1, 0.5, 3, 0.25, 0.75, 0.875})}).value();
+    sink.write({item(started()), item(step(1)), item(EvaluationEvent{1, 0.5, 3, 0.25, 0.75, 0.875}),
+                item(FiguresEvent{1, {{"results/acc", 0.5}}, 2}), item(FiguresEvent{1, {}, 2, "it failed"})})
+        .value();
     sink.write({item(step(2)), item(test::ended(EndRecord::Status::cancelled, 2))}).value();
     EXPECT_THAT(pages(), ElementsAre("experiments/get-by-name", "experiments/create", "runs/create", "runs/log-batch",
                                      "runs/log-batch", "runs/log-batch", "runs/update"));
@@ -106,7 +108,7 @@ TEST_F(MlflowSink, ARunIsMadeDescribedToldAndEnded) {
     EXPECT_THAT(requests[3].body, HasSubstr(R"({"key":"training.learning_rate","value":"0.0001"})"));
     EXPECT_THAT(requests[4].body, HasSubstr(R"({"key":"loss","value":1.5,"timestamp":1700000000000,"step":1})"));
     EXPECT_THAT(metrics(), AllOf(Contains("eval_loss@1"), Contains("eval_kl@1"), Contains("eval_top1_agreement@1"),
-                                 Contains("eval_acceptance_rate@1")));
+                                 Contains("eval_acceptance_rate@1"), Contains("figures/results/acc@1")));
     EXPECT_THAT(requests[6].body, HasSubstr(R"("status":"KILLED","end_time":1700000000000)"));
     EXPECT_EQ(test::read_bytes(folder_ / kMlflowRunFile),
               R"({"server":")" + server_.url() + R"(","run_id":"r1"})" + "\n");

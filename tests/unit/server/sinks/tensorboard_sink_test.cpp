@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 #include <set>
+#include <string>
 
 #include "server/sinks/tensorboard_records.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -70,6 +71,19 @@ TEST(TensorboardSink, EachAttemptHasAFileThatIsReadAfterTheEarlierOnes) {
         EXPECT_FALSE(names.contains(*now.rbegin())) << "the newest file is the last";
         names = now;
     }
+}
+
+TEST(TensorboardSink, FiguresOfAProgramAreScalarsByTheirNames) {
+    const test::TemporaryFolder folder;
+    SinkContext context = test::context_of("/out");
+    context.spec.metrics.tensorboard_dir = (folder / "board").string();
+    const std::string name = "results/a_task_with_a_long_name/acc_none";
+    test::SinkProbe sink(make_tensorboard_sink, context);
+    sink.write({item(started()), item(FiguresEvent{7, {{name, 0.5}, {"b", 1}}, 2}),
+                item(FiguresEvent{8, {}, 2, "it failed"})})
+        .value();
+    const auto entry = *std::filesystem::directory_iterator(folder / "board");
+    EXPECT_THAT(test::read_bytes(entry.path()), AllOf(HasSubstr("figures/" + name), HasSubstr("figures/b")));
 }
 
 TEST(TensorboardSink, AFolderThatCannotBeIsAnErrorThatNamesTheField) {
