@@ -42,6 +42,7 @@ class SampleRules {
                 "/dataset/teacher_sequence_length",
                 "/teachers",
                 "/teacher/model_dir",
+                "/teacher/tokenizer",
                 "/teacher/top_k",
                 "/teacher/targets",
                 "/training/gradient_checkpointing",

@@ -92,6 +92,9 @@ void several_teachers_fit_together(SpecReading& reading) {
                             "is " + std::to_string(teacher.top_k) + ", but " + std::to_string(first.top_k) + " of " +
                                 first_name + ": all teachers send top-k rows, or none does");
         }
+        if (!teacher.tokenizer.empty()) {
+            reading.violate(pointer + "/tokenizer", "conflict", "is for a single /teacher");
+        }
         if (teacher.store.empty()) {
             continue;
         }
@@ -229,6 +232,24 @@ void targets_fit_top_k(SpecReading& reading) {
     }
 }
 
+void other_tokens_are_of_texts_and_topk_rows(SpecReading& reading) {
+    const TeacherSpec* teacher = reading.spec.teacher();
+    if (teacher == nullptr || teacher->tokenizer.empty()) {
+        return;
+    }
+    if (teacher->targets == TargetsChoice::hidden || teacher->targets == TargetsChoice::logits) {
+        reading.violate("/teacher/targets", "conflict",
+                        std::string("is ") + to_string(teacher->targets) +
+                            ", but with /teacher/tokenizer the teacher sends top-k rows: leave it out, and give top_k");
+    } else if (teacher->top_k == 0 && !(reading.given("/teacher/top_k") && !reading.good.contains("/teacher/top_k"))) {
+        reading.require("/teacher/top_k", "with /teacher/tokenizer the teacher sends top-k rows, such as 64");
+    }
+    if (reading.spec.dataset.packing == Packing::joined) {
+        reading.violate("/dataset/packing", "conflict",
+                        "with /teacher/tokenizer, documents are read by themselves: set it to \"documents\" or false");
+    }
+}
+
 void teacher_has_one_key(SpecReading& reading) {
     if (reading.spec.teacher() != nullptr && !reading.spec.teacher()->api_key_env.empty() &&
         !reading.spec.teacher()->api_key_file.empty()) {
@@ -337,6 +358,7 @@ constexpr SpecRule kRules[] = {
     {"/eval/sample_prompts", sampling_belongs_to_an_evaluation},
     {"/eval/every_steps", interval_is_of_a_command},
     {"/output", output_is_not_the_model},
+    {"/output", other_tokens_are_of_texts_and_topk_rows},
     {"/output", samples_have_their_fields},
     {"/output", generating_has_its_own_defaults},
     {"/metrics/otlp_url", generating_tells_no_figures},

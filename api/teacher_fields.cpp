@@ -72,6 +72,15 @@ std::vector<SpecField> teacher_fields() {
          .help = "TorchScript file of a teacher that computes inside the job, for samples of tensors "
                  "(docs/any-network.md)",
          .there = Named::file},
+        {.pointer = "/teacher/tokenizer",
+         .kind = make_path(&TeacherSpec::tokenizer, PathUse::reads, "Hugging Face folder", true),
+         .decides_weights = yes,
+         .help =
+             "folder with the teacher's tokenizer.json, if it is not the student's (docs/data.md): the teacher reads "
+             "each text in its own tokens, and the student learns where both have read the same bytes. Takes "
+             "`top_k`, and `dataset.packing` \"documents\" or false",
+         .there = Named::folder,
+         .also_known_as = {"teacher_tokenizer_name_or_path"}},
         {.pointer = "/teacher/inputs",
          .kind = make_texts(&TeacherSpec::inputs, kTensorNames),
          .decides_weights = yes,

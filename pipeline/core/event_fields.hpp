@@ -41,10 +41,12 @@ BOOST_DESCRIBE_STRUCT(TeacherCounters, (),
 
 BOOST_DESCRIBE_STRUCT(HeadFetchCounters, (), (bytes, seconds))
 
+BOOST_DESCRIBE_STRUCT(AlignmentCounters, (), (positions, aligned, mapped_mass))
+
 BOOST_DESCRIBE_STRUCT(FetchCounters, (),
                       (requests, completed, retries, hedges, hedge_wins, failures, breaker_openings, bytes_received,
                        open_endpoints, concurrency, window, in_flight, buffered, decode_threads, latency_p50_seconds,
-                       latency_p95_seconds, endpoints, store, teachers, head))
+                       latency_p95_seconds, endpoints, store, teachers, head, alignment))
 
 BOOST_DESCRIBE_STRUCT(ProgressEvent, (),
                       (generates, of_samples, step, total_steps, seconds_remaining, seconds_elapsed, tokens,

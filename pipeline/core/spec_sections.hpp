@@ -129,6 +129,7 @@ struct TeacherSpec {
     std::vector<std::string> endpoints;  ///< URLs; none: model_dir, or a complete store
     std::string model_dir;               ///< Hugging Face folder of a teacher in the process; empty = none
     std::string module;                  ///< TorchScript file of a teacher in the process; empty = none
+    std::string tokenizer;               ///< folder of its tokenizer, if it is not the student's; empty = it is
     std::vector<std::string> inputs;     ///< tensors of the data that the teacher gets, in this order
     std::vector<std::string> outputs;    ///< names of the tensors that it returns
     TeacherPlacement placement = TeacherPlacement::rank0;  ///< of model_dir

@@ -73,6 +73,13 @@ struct HeadFetchCounters {
     double seconds = 0;       ///< from the first request to the end of its checks
 };
 
+/// How the answers of a teacher with another tokenizer fit the student's positions.
+struct AlignmentCounters {
+    std::uint64_t positions = 0;  ///< of the student, from the first with loss of each document on
+    std::uint64_t aligned = 0;    ///< of them, those that learn from the teacher
+    double mapped_mass = 0;       ///< mean probability of the named tokens that the student has, over the aligned ones
+};
+
 /// Counters of the teacher side since the run began. With several teachers: sums, the smallest `buffered`, and the
 /// largest window and latencies.
 struct FetchCounters {
@@ -96,6 +103,7 @@ struct FetchCounters {
     std::optional<StoreCounters> store{};
     std::vector<TeacherCounters> teachers{};  ///< one each, if there are several
     HeadFetchCounters head{};
+    std::optional<AlignmentCounters> alignment{};  ///< with teacher.tokenizer
 };
 
 /// Requests to one endpoint with one result, by the time from sending to the last byte of the answer.

@@ -37,7 +37,8 @@ class Dataset {
     /// Labels of a row that carry loss: what batch() counts, without making the batch.
     [[nodiscard]] virtual std::uint64_t target_tokens(std::uint64_t row) const = 0;
     /// What the teacher reads in place of the documents, if they have a prompt of their own for it: one row per
-    /// document, that ends with the same tokens and labels. Null: the documents themselves.
+    /// document, that ends with the same tokens and labels, or has the same text in the teacher's own tokens. Null: the
+    /// documents themselves.
     [[nodiscard]] virtual const Dataset* teacher_documents() const { return nullptr; }
     /// The dataset that teachers and stores see: teacher_documents() if there are any, its documents if a row has
     /// several separate ones (TokenBatch::documents has their numbers in it), else this one.
@@ -59,6 +60,7 @@ struct ReadingProgress {
 };
 
 class TokenCache;
+struct TeacherTokenizer;
 
 struct DatasetOptions {
     std::uint32_t sequence_length = 0;          ///< T, at least 1
@@ -74,6 +76,8 @@ struct DatasetOptions {
     std::uint32_t threads = 1;               ///< maximum threads that parse and tokenize; does not affect the result
     /// Called every few hundred KB, on the calling thread. False stops reading with an error of kind `cancelled`.
     std::function<bool(const ReadingProgress&)> on_progress{};
+    const TeacherTokenizer* teacher_tokenizer = nullptr;  ///< for all documents; null: the student's
+    bool keeps_labels = false;    ///< with it: also those of positions where the teacher has none
     TokenCache* cache = nullptr;  ///< keeps tokens across starts; null: tokens are held in memory
 };
 
@@ -84,6 +88,7 @@ struct DatasetOptions {
 ///                            transformers, kIgnoredLabel = no loss. Without labels every token is a target.
 ///   {"prompt": "…", "completion": "…"}  needs `tokenizer`, see encode_prompt_completion()
 /// The last two may have a "teacher_prompt" or "teacher_input_ids", see teacher_document.hpp; then all documents must.
+/// With DatasetOptions::teacher_tokenizer, documents are texts without these fields, see align_tokenizers().
 /// Other fields are ignored, except an "attention_mask" with zeros, which is refused, and "teacher", see
 /// load_mixed_dataset().
 ///

@@ -48,8 +48,7 @@ std::vector<PartRow> order_of(const std::vector<BuiltRows>& parts) {
 
 DatasetOptions teacher_options(const DatasetOptions& options) {
     DatasetOptions of_teacher;
-    of_teacher.sequence_length =
-        options.teacher_sequence_length != 0 ? options.teacher_sequence_length : options.sequence_length;
+    of_teacher.sequence_length = teacher_row_length(options);
     of_teacher.packing = false;
     of_teacher.overflow = Overflow::error;
     of_teacher.vocabulary_size = options.vocabulary_size;
@@ -86,8 +85,8 @@ class TeacherRows {
         const std::size_t cut = document.ids.size() - std::min(document.ids.size(), most);
         if (cut != 0 && options_.overflow == Overflow::split) {
             return invalid_input("has " + std::to_string(document.ids.size()) +
-                                 " tokens and a prompt for the teacher, "
-                                 "so it cannot be split into rows: raise /dataset/sequence_length, or set "
+                                 " tokens, and its teacher reads others, so it "
+                                 "cannot be split into rows: raise /dataset/sequence_length, or set "
                                  "/dataset/overflow to truncate");
         }
         const Document read = teacher_document(document, cut);

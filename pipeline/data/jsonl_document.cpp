@@ -17,6 +17,7 @@
 #include "pipeline/core/micro_batch.hpp"
 #include "pipeline/core/spec_sections.hpp"
 #include "pipeline/data/teacher_document.hpp"
+#include "pipeline/data/teacher_tokenizer.hpp"
 
 namespace distilld {
 
@@ -108,6 +109,7 @@ class SimdjsonDocumentParser final : public DocumentParser {
         document.labels.clear();
         document.has_labels = false;
         document.teacher_ids.clear();
+        document.teacher_labels.clear();
         document.from_text = false;
         document.names_teacher = false;
         document.teacher = 0;
@@ -191,6 +193,11 @@ class SimdjsonDocumentParser final : public DocumentParser {
     }
 
     [[nodiscard]] Result<void> check_teacher_fields(const Fields& fields, bool pair) const {
+        if (options_.teacher_tokenizer != nullptr && (fields.input_ids || fields.teacher_prompt)) {
+            return invalid_input(std::string(fields.input_ids ? "\"input_ids\"" : "\"teacher_prompt\"") +
+                                 " cannot be used with /teacher/tokenizer, which reads the student's text: give "
+                                 "\"text\", or \"prompt\" and \"completion\"");
+        }
         if (fields.teacher_prompt && !pair) {
             return invalid_input("\"teacher_prompt\" goes with \"prompt\" and \"completion\"");
         }
@@ -220,7 +227,14 @@ class SimdjsonDocumentParser final : public DocumentParser {
         }
         document.ids = tokenizer_->encode(*text);
         document.from_text = true;
-        return check_vocabulary("\"text\" holds", document.ids);
+        if (auto checked = check_vocabulary("\"text\" holds", document.ids);
+            !checked || options_.teacher_tokenizer == nullptr) {
+            return checked;
+        }
+        Document read;
+        read.ids = options_.teacher_tokenizer->choice.tokenizer->encode(*text);
+        align_tokenizers(document, std::move(read), options_);
+        return {};
     }
 
     Result<void> read_pair(const Fields& fields, Document& document) {
@@ -239,8 +253,15 @@ class SimdjsonDocumentParser final : public DocumentParser {
         encode_prompt_completion(*tokenizer_, *prompt, *completion, options_.completion_only_loss, document);
         document.from_text = true;
         if (auto checked = check_vocabulary("\"prompt\" and \"completion\" hold", document.ids);
-            !checked || !fields.teacher_prompt) {
+            !checked || (!fields.teacher_prompt && options_.teacher_tokenizer == nullptr)) {
             return checked;
+        }
+        if (options_.teacher_tokenizer != nullptr) {
+            Document read;
+            encode_prompt_completion(*options_.teacher_tokenizer->choice.tokenizer, *prompt, *completion,
+                                     options_.completion_only_loss, read);
+            align_tokenizers(document, std::move(read), options_);
+            return {};
         }
         const Result<std::string_view> teacher_prompt = text_of("teacher_prompt", *fields.teacher_prompt);
         if (!teacher_prompt) {

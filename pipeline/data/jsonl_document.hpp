@@ -20,7 +20,8 @@ struct Document {
     std::vector<std::int32_t> ids;
     std::vector<std::int32_t> labels;  ///< as many as ids, if has_labels
     bool has_labels = false;
-    std::vector<std::int32_t> teacher_ids;  ///< what its teacher reads instead; empty: the ids
+    std::vector<std::int32_t> teacher_ids;     ///< what its teacher reads instead; empty: the ids
+    std::vector<std::int32_t> teacher_labels;  ///< of teacher_ids; empty: those of the document, at the end
     bool from_text = false;
     bool names_teacher = false;  ///< though DatasetOptions::teachers is empty
     std::size_t teacher = 0;     ///< index into DatasetOptions::teachers

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
+
+#include "pipeline/data/teacher_tokenizer.hpp"
 
 namespace distilld {
 
@@ -31,6 +34,14 @@ bool align_with_teacher(Document& document) {
 
 Document teacher_document(const Document& document, std::size_t cut) {
     Document read;
+    if (!document.teacher_labels.empty()) {
+        read.ids = document.teacher_ids;
+        read.labels = document.teacher_labels;
+        read.has_labels = true;
+        read.from_text = true;
+        read.teacher = document.teacher;
+        return read;
+    }
     const std::size_t count = document.teacher_ids.size() - std::min(cut, document.teacher_ids.size());
     read.ids.assign(document.teacher_ids.begin(), document.teacher_ids.begin() + static_cast<std::ptrdiff_t>(count));
     read.labels.assign(count, kIgnoredLabel);
@@ -42,6 +53,42 @@ Document teacher_document(const Document& document, std::size_t cut) {
     read.from_text = document.from_text;
     read.teacher = document.teacher;
     return read;
+}
+
+void align_tokenizers(Document& document, Document read, const DatasetOptions& options) {
+    for (Document* one : {&document, &read}) {
+        if (!one->has_labels) {
+            one->labels = one->ids;
+            one->has_labels = true;
+        }
+    }
+    const bool cuts = options.overflow == Overflow::truncate;
+    const auto tokens_of = [cuts](const Document& of, std::size_t row) {
+        return cuts ? std::min(of.ids.size(), row + 1) : of.ids.size();
+    };
+    const std::size_t own = tokens_of(document, options.sequence_length);
+    const std::size_t others = tokens_of(read, teacher_row_length(options));
+    bool any = false;
+    if (own > 1 && others > 1) {
+        const auto partners = options.teacher_tokenizer->alignment->partners(std::span(document.ids).first(own - 1),
+                                                                             std::span(read.ids).first(others - 1));
+        for (std::size_t i = 0; i + 1 < own; ++i) {
+            std::int32_t& label = document.labels[i + 1];
+            const bool answered =
+                partners[i] != kNoPartner && read.labels[static_cast<std::size_t>(partners[i]) + 1] != kIgnoredLabel;
+            any = any || (answered && label != kIgnoredLabel);
+            label = answered || options.keeps_labels ? label : kIgnoredLabel;
+        }
+    }
+    if (!any) {
+        document.ids.clear();
+        document.labels.clear();
+        return;
+    }
+    read.ids.resize(others);
+    read.labels.resize(others);
+    document.teacher_ids = std::move(read.ids);
+    document.teacher_labels = std::move(read.labels);
 }
 
 }  // namespace distilld

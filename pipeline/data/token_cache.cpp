@@ -268,6 +268,9 @@ std::optional<fs::path> TokenCache::place_of(std::span<const fs::path> files, co
     for (const std::string& teacher : options.teachers) {
         add_text(hash, teacher);
     }
+    if (options.teacher_tokenizer != nullptr) {
+        add_text(hash, options.keeps_labels ? "teacher's tokenizer, all labels" : "teacher's tokenizer");
+    }
     for (const fs::path& file : files) {
         if (!add_file(hash, file)) {
             return std::nullopt;

@@ -5,12 +5,16 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/core/row_documents.hpp"
+#include "pipeline/core/target_rows.hpp"
+#include "pipeline/core/vocabulary/mapped_rows.hpp"
 #include "pipeline/teacher/request_parts.hpp"
 #include "pipeline/teacher/request_slots.hpp"
 
@@ -121,6 +125,77 @@ ArrayView positions_of(const ArrayView& array, const TeacherTargets& of, std::si
     return {array.type, array.bytes.subspan(first * bytes, count * bytes)};
 }
 
+/// Sums of what MappedRows has taken, by any thread.
+class AlignmentSums {
+  public:
+    explicit AlignmentSums(OnAlignment on_first) : on_first_(std::move(on_first)) {}
+
+    void add(const AlignmentCounters& of_batch) {
+        const std::lock_guard lock(mutex_);
+        sums_.positions += of_batch.positions;
+        sums_.aligned += of_batch.aligned;
+        sums_.mapped_mass += of_batch.mapped_mass;
+        if (const OnAlignment tell = std::exchange(on_first_, {})) {
+            tell(means());
+        }
+    }
+    [[nodiscard]] AlignmentCounters read() const {
+        const std::lock_guard lock(mutex_);
+        return means();
+    }
+
+  private:
+    [[nodiscard]] AlignmentCounters means() const {
+        AlignmentCounters counters = sums_;
+        counters.mapped_mass /= static_cast<double>(std::max<std::uint64_t>(1, sums_.aligned));
+        return counters;
+    }
+
+    mutable std::mutex mutex_;
+    OnAlignment on_first_;
+    AlignmentCounters sums_;  ///< mapped_mass: the sum
+};
+
+/// What answers in other tokens are aligned with; decoders outlive their teacher.
+struct OtherTokens {
+    std::shared_ptr<const TokenAlignment> alignment;  ///< null: the tokens are the same
+    ReadDocument read;
+    std::shared_ptr<AlignmentSums> sums;
+};
+
+/// The first of the student's positions that counts: those before have read less than the teacher before its first
+/// label.
+std::size_t first_counted(const std::vector<std::int32_t>& labels, const std::vector<std::int32_t>& partners) {
+    const auto first = std::ranges::find_if(labels, [](std::int32_t label) { return label != kIgnoredLabel; });
+    const auto begin = static_cast<std::int32_t>(first - labels.begin());
+    const auto met = std::ranges::find_if(partners, [begin](std::int32_t partner) { return partner >= begin; });
+    return begin == 0 ? 0 : static_cast<std::size_t>(met - partners.begin());
+}
+
+/// The targets of one row of another tokenizer, at the positions of the document that have a partner. Adds to
+/// `counted`.
+AnsweredPart mapped_part_of(const TeacherTargets& targets, std::size_t row, const AskedDocument& document,
+                            const TokenBatch& tokens, const OtherTokens& other, AlignmentCounters& counted) {
+    const TokenBatch read = other.read(document.id);
+    const std::size_t first = std::size_t{document.row} * tokens.columns + document.begin;
+    const auto labels = std::span(tokens.labels).subspan(first, document.own_length);
+    const std::vector<std::int32_t> partners =
+        other.alignment->partners(std::span(tokens.input_ids).subspan(first, document.own_length),
+                                  std::span(read.input_ids).first(document.length));
+    MappedRows rows(*other.alignment, targets.width, document.own_length);
+    counted.positions += labels.size() - first_counted(read.labels, partners);
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+        const auto j = static_cast<std::size_t>(std::max(partners[i], 0));
+        const std::size_t at = row * targets.columns + j;
+        if (labels[i] != kIgnoredLabel && partners[i] != kNoPartner && read.labels[j] != kIgnoredLabel &&
+            row_is_given(targets, at)) {
+            ++counted.aligned;
+            counted.mapped_mass += rows.put(i, targets, at);
+        }
+    }
+    return {{document.row, 1, document.begin, document.own_length}, rows.finish()};
+}
+
 /// The targets of one row without its padding, placed at the document's position: as many as both have, at the ends of
 /// both. Positions whose labels differ have no label (align_with_teacher()).
 AnsweredPart part_of(const TeacherTargets& targets, std::size_t row, const AskedDocument& document) {
@@ -138,15 +213,17 @@ AnsweredPart part_of(const TeacherTargets& targets, std::size_t row, const Asked
 class DocumentDecoder final : public EncodedAnswer::Decoder {
   public:
     DocumentDecoder(std::string name, std::shared_ptr<const TokenBatch> tokens, std::uint32_t sequence_length,
-                    std::vector<Documents> groups, std::vector<EncodedAnswer> answers)
+                    std::vector<Documents> groups, std::vector<EncodedAnswer> answers, OtherTokens other)
         : name_(std::move(name)),
           tokens_(std::move(tokens)),
           sequence_length_(sequence_length),
           groups_(std::move(groups)),
-          answers_(std::move(answers)) {}
+          answers_(std::move(answers)),
+          other_(std::move(other)) {}
 
     FetchResult<TeacherTargets> decode() override {
         std::vector<AnsweredPart> parts;
+        AlignmentCounters counted;
         std::uint64_t wire_bytes = 0;
         for (std::size_t i = 0; i < groups_.size(); ++i) {
             const FetchResult<TeacherTargets> targets = answers_[i].decode();
@@ -157,9 +234,14 @@ class DocumentDecoder final : public EncodedAnswer::Decoder {
             if (targets->rows != groups_[i].size() || targets->columns != columns) {
                 return bad(shape_text(*targets, groups_[i].size(), columns));
             }
+            if (other_.alignment && targets->kind != TeacherTargets::Kind::topk) {
+                return bad("the answer has no top-k rows, which /teacher/tokenizer takes");
+            }
             wire_bytes += targets->wire_bytes;
             for (std::size_t row = 0; row < groups_[i].size(); ++row) {
-                parts.push_back(part_of(*targets, row, groups_[i][row]));
+                const AskedDocument& document = groups_[i][row];
+                parts.push_back(other_.alignment ? mapped_part_of(*targets, row, document, *tokens_, other_, counted)
+                                                 : part_of(*targets, row, document));
             }
         }
         Result<TeacherTargets> joined = join_targets(*tokens_, std::move(parts));
@@ -167,6 +249,9 @@ class DocumentDecoder final : public EncodedAnswer::Decoder {
             return bad(joined.error().message);
         }
         joined->wire_bytes = wire_bytes;
+        if (other_.alignment) {
+            other_.sums->add(counted);
+        }
         return std::move(*joined);
     }
 
@@ -185,12 +270,17 @@ class DocumentDecoder final : public EncodedAnswer::Decoder {
     std::uint32_t sequence_length_;
     std::vector<Documents> groups_;
     std::vector<EncodedAnswer> answers_;
+    OtherTokens other_;
 };
 
 class DocumentTeacher final : public TeacherSource {
   public:
-    DocumentTeacher(std::unique_ptr<TeacherSource> teacher, std::uint32_t sequence_length, ReadDocument read)
-        : teacher_(std::move(teacher)), sequence_length_(sequence_length), read_(std::move(read)) {}
+    DocumentTeacher(std::unique_ptr<TeacherSource> teacher, std::uint32_t sequence_length, ReadDocument read,
+                    std::shared_ptr<const TokenAlignment> alignment, OnAlignment on_first)
+        : teacher_(std::move(teacher)),
+          sequence_length_(sequence_length),
+          read_(std::move(read)),
+          other_{std::move(alignment), read_, std::make_shared<AlignmentSums>(std::move(on_first))} {}
 
     std::size_t endpoint_count() const override { return teacher_->endpoint_count(); }
     const std::string& endpoint_name(std::size_t endpoint) const override { return teacher_->endpoint_name(endpoint); }
@@ -239,7 +329,7 @@ class DocumentTeacher final : public TeacherSource {
             wire_bytes += answer.wire_bytes();
         }
         auto decoder = std::make_unique<DocumentDecoder>(endpoint_name(endpoint), std::move(tokens), sequence_length_,
-                                                         std::move(groups), std::move(asked.answers));
+                                                         std::move(groups), std::move(asked.answers), other_);
         co_return EncodedAnswer(std::move(decoder), wire_bytes);
     }
 
@@ -258,6 +348,9 @@ class DocumentTeacher final : public TeacherSource {
     }
     HeadFetchCounters head_fetch() const override { return teacher_->head_fetch(); }
     std::optional<StoreCounters> store() const override { return teacher_->store(); }
+    std::optional<AlignmentCounters> alignment() const override {
+        return other_.alignment ? std::optional(other_.sums->read()) : std::nullopt;
+    }
     void close() override { teacher_->close(); }
     asio::awaitable<void> settle() override { return teacher_->settle(); }
 
@@ -298,6 +391,7 @@ class DocumentTeacher final : public TeacherSource {
     std::unique_ptr<TeacherSource> teacher_;
     std::uint32_t sequence_length_;
     ReadDocument read_;
+    OtherTokens other_;
     ConcurrencyLimits limits_;  // one at a time until set
     std::optional<RequestSlots> slots_;
 };
@@ -311,8 +405,11 @@ std::vector<std::shared_ptr<const TokenBatch>> batches_of_documents(const TokenB
 }
 
 std::unique_ptr<TeacherSource> make_document_teacher(std::unique_ptr<TeacherSource> teacher,
-                                                     std::uint32_t sequence_length, ReadDocument read) {
-    return std::make_unique<DocumentTeacher>(std::move(teacher), sequence_length, std::move(read));
+                                                     std::uint32_t sequence_length, ReadDocument read,
+                                                     std::shared_ptr<const TokenAlignment> alignment,
+                                                     OnAlignment on_first) {
+    return std::make_unique<DocumentTeacher>(std::move(teacher), sequence_length, std::move(read), std::move(alignment),
+                                             std::move(on_first));
 }
 
 }  // namespace distilld

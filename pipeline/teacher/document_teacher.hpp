@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "pipeline/core/micro_batch.hpp"
+#include "pipeline/core/vocabulary/token_alignment.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
 
 namespace distilld {
@@ -22,6 +23,8 @@ inline constexpr std::uint32_t kAskedColumns = 16;
 /// Dataset::teacher_documents(). Any thread.
 using ReadDocument = std::function<TokenBatch(std::uint64_t document)>;
 
+using OnAlignment = std::function<void(const AlignmentCounters&)>;
+
 /// The batches to request for the documents of `tokens`: one document per row, with the documents' ids as row_ids.
 /// Documents of shared rows (TokenBatch::documents) come longest first, similar lengths together (kMaxAskedPadding);
 /// rows with one document stay together, in order. `sequence_length` is the maximum length of a row. With `read`,
@@ -35,9 +38,11 @@ using ReadDocument = std::function<TokenBatch(std::uint64_t document)>;
 /// the teacher and its store, a document is a row. The requests of a micro-batch are sent together within the
 /// scheduler's limits (set_concurrency_limits(); one at a time before), which all micro-batches share. They have one
 /// deadline, and the first failure ends the others. Answers about what `read` returns are aligned at the ends of
-/// both documents; earlier positions of a longer document have none.
-[[nodiscard]] std::unique_ptr<TeacherSource> make_document_teacher(std::unique_ptr<TeacherSource> teacher,
-                                                                   std::uint32_t sequence_length,
-                                                                   ReadDocument read = {});
+/// both documents; earlier positions of a longer document have none. With `alignment`, top-k answers are aligned where
+/// both have read the same bytes, and become rows over the student's ids (MappedRows); `on_first` gets the counters of
+/// the first decoded micro-batch, on a thread that decodes.
+[[nodiscard]] std::unique_ptr<TeacherSource> make_document_teacher(
+    std::unique_ptr<TeacherSource> teacher, std::uint32_t sequence_length, ReadDocument read = {},
+    std::shared_ptr<const TokenAlignment> alignment = nullptr, OnAlignment on_first = {});
 
 }  // namespace distilld

@@ -144,6 +144,9 @@ class TeacherSource {
     /// Counters of fetching the head for hidden states; zeros if none was fetched.
     [[nodiscard]] virtual HeadFetchCounters head_fetch() const { return {}; }
 
+    /// Counters of answers in other tokens than the student's; empty: it has the same tokenizer.
+    [[nodiscard]] virtual std::optional<AlignmentCounters> alignment() const { return std::nullopt; }
+
     /// Counters of the store that it reads or writes; empty without one.
     [[nodiscard]] virtual std::optional<StoreCounters> store() const { return std::nullopt; }
 

@@ -128,18 +128,23 @@ class Inspector {
         if (!choice) {
             return violate("/student/tokenizer", choice.error());
         }
-        found_.rows = rows_of(*choice, *vocabulary, "train", spec_.dataset.train);
+        const auto of_teacher = teacher_tokenizer_of(spec_, *choice);
+        if (!of_teacher) {
+            return violate("/teacher/tokenizer", of_teacher.error());
+        }
+        found_.rows = rows_of(*choice, *vocabulary, "train", spec_.dataset.train, of_teacher->get());
         if (!spec_.dataset.eval.empty()) {
-            static_cast<void>(rows_of(*choice, *vocabulary, "eval", spec_.dataset.eval));
+            static_cast<void>(rows_of(*choice, *vocabulary, "eval", spec_.dataset.eval, of_teacher->get()));
         }
     }
 
     /// nullopt if not all rows were read.
     std::optional<std::uint64_t> rows_of(const TokenizerChoice& choice, std::uint32_t vocabulary,
-                                         const std::string& field, const std::vector<std::string>& files) {
+                                         const std::string& field, const std::vector<std::string>& files,
+                                         const TeacherTokenizer* teacher = nullptr) {
         constexpr std::uint64_t kBlocks = kMaxInspectedData / LineBlocks::kBlockBytes;
         const auto enough = [blocks = std::uint64_t{0}]() mutable { return ++blocks > kBlocks; };
-        const DataReading reading{spec_, choice, vocabulary, [](const std::string&) {}, enough};
+        const DataReading reading{spec_, choice, vocabulary, teacher, [](const std::string&) {}, enough};
         const auto count = [](const auto& loaded) {
             return loaded ? Result<std::uint64_t>((*loaded)->row_count()) : Result<std::uint64_t>(loaded.error());
         };

@@ -117,18 +117,25 @@ class GenerateRun {
         const auto tell = [this](const std::string& text) { emit_(LogEvent{"info", text}); };
         const auto stopped = [this] { return control_.cancelled(); };
         const auto warn = [this](const std::string& text) { emit_(LogEvent{"warn", text}); };
-        const DataReading reading{spec, *choice, *vocabulary, tell, stopped, nullptr, warn};
+        const Result<std::shared_ptr<const TeacherTokenizer>> of_teacher = teacher_tokenizer_of(spec, *choice);
+        if (!of_teacher) {
+            return of_teacher.error();
+        }
+        const DataReading reading{spec, *choice, *vocabulary, of_teacher->get(), tell, stopped, nullptr, warn};
         Result<std::shared_ptr<const Dataset>> rows = load_rows(reading, "train", spec.dataset.train);
         if (!rows) {
             return rows.error();
         }
-        Result<std::string> hash = tokenizer_hash(**rows, *choice);
+        Result<std::string> hash = tokenizer_hash((*rows)->has_text(), *choice);
         if (!hash) {
             return hash.error();
         }
         LoadedData data;
-        data.stored = {nullptr,     asked_length(spec.dataset, **rows),      std::move(*hash),
-                       *vocabulary, spec.dataset.packing != Packing::joined, tokenizer_signs(**rows, *choice)};
+        data.stored = {
+            nullptr,     asked_length(spec.dataset, **rows),      std::move(*hash),
+            *vocabulary, spec.dataset.packing != Packing::joined, tokenizer_signs((*rows)->has_text(), *choice)};
+        use_tokenizer(data.stored, of_teacher->get());
+        data.stored.alignment = nullptr;  // the rows are the teacher's own
         data.tokenizer = of_samples() ? "" : choice->description((*rows)->has_text());
         data.dataset = {*rows, &(*rows)->asked_about()};
         data.stored.dataset = data.dataset.get();

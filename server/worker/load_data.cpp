@@ -13,11 +13,16 @@
 namespace distilld {
 namespace {
 
-void tell_of_documents(const Dataset& rows, const DatasetSpec& spec,
+void tell_of_documents(const Dataset& rows, const DatasetSpec& spec, const TeacherTokenizer* teacher,
                        const std::function<void(const std::string&)>& on_info) {
     if (const Dataset* read = rows.teacher_documents()) {
-        on_info("documents have a prompt of their own for the teacher: it reads " +
-                std::to_string(read->token_count()) + " tokens, the student " + std::to_string(rows.token_count()));
+        const std::string other = teacher == nullptr ? "documents have a prompt of their own for the teacher"
+                                                     : "the teacher reads documents in tokens of its own, " +
+                                                           std::to_string(teacher->alignment->common_ids().size()) +
+                                                           " of " + std::to_string(teacher->alignment->teacher_ids()) +
+                                                           " are the student's too";
+        on_info(other + ": it reads " + std::to_string(read->token_count()) + " tokens, the student " +
+                std::to_string(rows.token_count()));
     }
     if (spec.packing != Packing::documents) {
         return;
@@ -55,7 +60,7 @@ Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
         for (const DatasetPart& part : (*mixed)->parts()) {
             reading.on_info(std::to_string(part.rows->row_count()) + " of " + std::to_string((*mixed)->row_count()) +
                             " rows are of the teacher " + part.teacher);
-            tell_of_documents(*part.rows, spec.dataset, reading.on_info);
+            tell_of_documents(*part.rows, spec.dataset, nullptr, reading.on_info);
         }
         run.mixed = std::move(*mixed);
         run.dataset = run.mixed;
@@ -66,7 +71,7 @@ Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
         return train.error();
     }
     run.dataset = std::move(*train);
-    tell_of_documents(*run.dataset, spec.dataset, reading.on_info);
+    tell_of_documents(*run.dataset, spec.dataset, reading.teacher, reading.on_info);
     if (spec.has_teacher() && run.dataset->names_teachers()) {
         reading.on_info("rows of " + shown(spec.dataset.train) +
                         " name a teacher, but the spec has only one: all rows go to it (for several, use /teachers)");
@@ -110,26 +115,37 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
     if (!choice) {
         return choice.error();
     }
+    Result<std::shared_ptr<const TeacherTokenizer>> of_teacher = teacher_tokenizer_of(spec, *choice);
+    if (!of_teacher) {
+        return of_teacher.error();
+    }
+    run.teacher_tokenizer = std::move(*of_teacher);
     if (spec.dataset.cache && !samples) {
-        const Result<std::string> reader = reader_identity(*choice);
+        const Result<std::string> reader = reader_identity(*choice, run.teacher_tokenizer.get());
         if (!reader) {
             return reader.error();
         }
         run.tokens =
             std::make_unique<TokenCache>(std::filesystem::path(spec.output) / ".cache", *reader, on_info, on_warning);
     }
-    const DataReading reading{spec,      *choice, run.student->vocabulary_size(), on_info, cancelled, run.tokens.get(),
+    const DataReading reading{spec,
+                              *choice,
+                              run.student->vocabulary_size(),
+                              run.teacher_tokenizer.get(),
+                              on_info,
+                              cancelled,
+                              run.tokens.get(),
                               on_warning};
     if (Result<void> loaded = load_training_rows(run, reading); !loaded) {
         return loaded.error();
     }
-    Result<std::string> hash = tokenizer_hash(*run.dataset, *choice);
+    Result<std::string> hash = tokenizer_hash(run.dataset->has_text(), *choice);
     if (!hash) {
         return hash.error();
     }
     run.tokenizer_hash = std::move(*hash);
     if (spec.has_teacher()) {
-        run.tokenizer_signs = tokenizer_signs(*run.dataset, *choice);
+        run.tokenizer_signs = tokenizer_signs(run.dataset->has_text(), *choice);
     }
     if (!spec.dataset.eval.empty()) {
         if (Result<void> loaded = load_held_out_rows(run, reading); !loaded) {
@@ -169,12 +185,14 @@ StoredData stored_data(const PreparedRun& run, const Dataset* dataset) {
     // All parts of several teachers are alike in this.
     const bool mixed = run.mixed && dataset == run.mixed.get();
     const Dataset& asked = mixed ? *run.mixed->parts().front().rows : *dataset;
-    return {dataset,
-            asked_length(run.spec.dataset, asked),
-            run.tokenizer_hash,
-            run.student->vocabulary_size(),
-            run.spec.dataset.packing != Packing::joined,
-            run.tokenizer_signs};
+    StoredData data{dataset,
+                    asked_length(run.spec.dataset, asked),
+                    run.tokenizer_hash,
+                    run.student->vocabulary_size(),
+                    run.spec.dataset.packing != Packing::joined,
+                    run.tokenizer_signs};
+    use_tokenizer(data, run.teacher_tokenizer.get());
+    return data;
 }
 
 std::uint64_t evaluated_rows(const PreparedRun& run) {

@@ -388,7 +388,9 @@ class Preparation {
         if (FolderFence* fence = run_.output_fence()) {
             wish.guard = [fence](const std::function<Result<void>()>& change) { return fence->commit(change); };
         }
-        if (!run_.teachers.empty()) {
+        if (!run_.teachers.empty() && run_.teacher_tokenizer) {
+            run_.teachers.front().source->close();  // it maps tokens already: another one is made
+        } else if (!run_.teachers.empty()) {
             wish.probed = std::move(run_.teachers.front().source);  // probed for its head, before the batch size was
                                                                     // known
         }

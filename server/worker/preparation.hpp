@@ -15,6 +15,7 @@
 #include "pipeline/core/student_snapshot.hpp"
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/data/mixed_dataset.hpp"
+#include "pipeline/data/teacher_tokenizer.hpp"
 #include "pipeline/data/token_cache.hpp"
 #include "pipeline/graph/student.hpp"
 #include "pipeline/graph/teacher/teacher_turn.hpp"
@@ -34,13 +35,14 @@ struct PreparedRun {
     JobSpec spec;  ///< with effective values: threads, the device, and the chosen batch size
     std::unique_ptr<Student> student;
     std::shared_ptr<const Dataset> dataset;
-    std::shared_ptr<const Dataset> eval;               ///< null: none
-    std::unique_ptr<TokenCache> tokens;                ///< null: dataset.cache is false
-    bool exports_byte_tokenizer = false;               ///< the text was read byte by byte, by the built-in tokenizer
-    TextSamples samples;                               ///< at each evaluation; empty: none
-    std::string tokenizer;                             ///< describes what read the data, in one line
-    std::string tokenizer_hash;                        ///< of the tokenizer that read text; empty: no text
-    TokenizerSigns tokenizer_signs;                    ///< of the student's, for its teachers
+    std::shared_ptr<const Dataset> eval;  ///< null: none
+    std::unique_ptr<TokenCache> tokens;   ///< null: dataset.cache is false
+    bool exports_byte_tokenizer = false;  ///< the text was read byte by byte, by the built-in tokenizer
+    TextSamples samples;                  ///< at each evaluation; empty: none
+    std::string tokenizer;                ///< describes what read the data, in one line
+    std::string tokenizer_hash;           ///< of the tokenizer that read text; empty: no text
+    TokenizerSigns tokenizer_signs;       ///< of the student's, for its teachers
+    std::shared_ptr<const TeacherTokenizer> teacher_tokenizer{};  ///< null: the teachers have the student's
     std::vector<FolderFence> fences;                   ///< of output, and of the checkpoints if it is another folder
     std::shared_ptr<const MixedDataset> mixed{};       ///< the dataset, if its rows name their teachers
     std::shared_ptr<const MixedDataset> mixed_eval{};  ///< the held-out set, if its rows name their teachers

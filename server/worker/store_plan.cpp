@@ -16,6 +16,15 @@ ReadDocument read_of_teacher(const Dataset& rows) {
     return own == nullptr ? ReadDocument() : [own](std::uint64_t document) { return own->batch(0, {document}); };
 }
 
+void use_tokenizer(StoredData& data, const TeacherTokenizer* teacher) {
+    if (teacher != nullptr) {
+        data.tokenizer_hash = teacher->hash;
+        data.vocabulary = teacher->choice.tokenizer->vocabulary_size();
+        data.tokenizer = teacher->signs;
+        data.alignment = teacher->alignment;
+    }
+}
+
 StoreManifest wanted_manifest(const TeacherSpec& spec, const StoredData& data, const TeacherInfo& info) {
     StoreManifest manifest;
     const StoreFormat exact = info.top_k != 0 ? StoreFormat::topk : StoreFormat::full;

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/cores.hpp"
+#include "base/files/open_file.hpp"
 #include "base/sha256.hpp"
 #include "distilld_version.hpp"
 #include "pipeline/core/effective_overflow.hpp"
@@ -32,6 +33,9 @@ DatasetOptions options_of(const DataReading& reading, const std::string& pointer
     options.tokenizer_folder = reading.choice.folder.string();
     options.threads = threads != 0 ? threads : core_count();
     options.cache = reading.cache;
+    const bool held_out = pointer == "/dataset/eval";
+    options.teacher_tokenizer = held_out && !reading.spec.eval.ask_teacher ? nullptr : reading.teacher;
+    options.keeps_labels = held_out;
     options.on_progress = [report = ReadingReport(pointer, reading.on_info),
                            cancelled = reading.cancelled](const ReadingProgress& progress) mutable {
         report(progress);
@@ -119,7 +123,31 @@ Result<std::shared_ptr<const Dataset>> load_rows(const DataReading& reading, con
     return spec.packing == Packing::documents ? pack_documents(std::move(loaded), spec.sequence_length) : loaded;
 }
 
-Result<std::string> reader_identity(const TokenizerChoice& choice) {
+Result<std::shared_ptr<const TeacherTokenizer>> teacher_tokenizer_of(const JobSpec& spec,
+                                                                     const TokenizerChoice& student) {
+    const TeacherSpec* teacher = spec.teacher();
+    if (teacher == nullptr || teacher->tokenizer.empty()) {
+        return std::shared_ptr<const TeacherTokenizer>();
+    }
+    Result<std::shared_ptr<TeacherTokenizer>> made = load_teacher_tokenizer(teacher->tokenizer, student);
+    if (!made) {
+        return made.error();
+    }
+    Result<std::string> hash = tokenizer_hash(true, (*made)->choice);
+    if (!hash) {
+        return invalid_at("/teacher/tokenizer", hash.error());
+    }
+    (*made)->hash = std::move(*hash);
+    (*made)->signs = tokenizer_signs(true, (*made)->choice);
+    return std::shared_ptr<const TeacherTokenizer>(std::move(*made));
+}
+
+Result<std::string> reader_identity(const TokenizerChoice& choice, const TeacherTokenizer* teacher) {
+    if (teacher != nullptr) {
+        const Result<std::string> student = reader_identity(choice, nullptr);
+        const Result<std::string> other = reader_identity(teacher->choice, nullptr);
+        return student && other ? Result<std::string>(*student + "; " + *other) : student ? other : student;
+    }
     std::string identity = std::string("distilld ") + kVersion;
     if (choice.tokenizer == nullptr) {
         return identity + ", ids only";
@@ -139,8 +167,8 @@ Result<std::string> reader_identity(const TokenizerChoice& choice) {
     return identity;
 }
 
-Result<std::string> tokenizer_hash(const Dataset& dataset, const TokenizerChoice& choice) {
-    if (!dataset.has_text()) {
+Result<std::string> tokenizer_hash(bool has_text, const TokenizerChoice& choice) {
+    if (!has_text) {
         return std::string();
     }
     if (choice.folder.empty() || is_byte_tokenizer(choice.folder)) {
@@ -149,9 +177,9 @@ Result<std::string> tokenizer_hash(const Dataset& dataset, const TokenizerChoice
     return sha256_file(choice.folder / "tokenizer.json");
 }
 
-TokenizerSigns tokenizer_signs(const Dataset& dataset, const TokenizerChoice& choice) {
+TokenizerSigns tokenizer_signs(bool has_text, const TokenizerChoice& choice) {
     TokenizerSigns signs;
-    if (choice.folder.empty() && (choice.tokenizer == nullptr || !dataset.has_text())) {
+    if (choice.folder.empty() && (choice.tokenizer == nullptr || !has_text)) {
         return signs;
     }
     signs.name = choice.folder.empty() ? choice.tokenizer->kind() : choice.folder.string();

@@ -100,6 +100,29 @@ std::optional<std::string_view> Bpe::token(std::int32_t id) const {
     return parts_->tokens[index];
 }
 
+std::string Bpe::text(std::int32_t id) const {
+    constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
+    const std::optional<std::string_view> written = token(id);
+    if (!written) {
+        return {};
+    }
+    if (parts_->byte_level) {
+        return parts_->bytes[static_cast<std::size_t>(id)];
+    }
+    const auto byte = std::ranges::find(parts_->fallback, id);
+    if (parts_->has_fallback && byte != parts_->fallback.end()) {
+        return {static_cast<char>(byte - parts_->fallback.begin())};
+    }
+    std::string text;
+    std::size_t from = 0;
+    for (std::size_t space = written->find(kSpace); space != std::string_view::npos;
+         space = written->find(kSpace, from)) {
+        text.append(*written, from, space - from).push_back(' ');
+        from = space + kSpace.size();
+    }
+    return text.append(*written, from);
+}
+
 std::optional<std::int32_t> Bpe::id(std::string_view token) const {
     const auto found = parts_->ids.find(token);
     return found != parts_->ids.end() ? std::optional(found->second) : std::nullopt;

@@ -27,6 +27,9 @@ class Bpe {
     void encode(std::string_view word, std::vector<std::int32_t>& ids) const;
     /// The token as the vocabulary has it; empty if no token has this id.
     [[nodiscard]] std::optional<std::string_view> token(std::int32_t id) const;
+    /// The text that the token stands for: a space for U+2581, and a byte for its fallback; empty if no token has this
+    /// id.
+    [[nodiscard]] std::string text(std::int32_t id) const;
     [[nodiscard]] std::optional<std::int32_t> id(std::string_view token) const;
     /// One above the largest id.
     [[nodiscard]] std::uint32_t end_id() const { return static_cast<std::uint32_t>(parts_->tokens.size()); }

@@ -48,6 +48,10 @@ class ByteTokenizer final : public Tokenizer {
     }
 
     bool is_special(std::int32_t id) const override { return id == kByteEndOfText; }
+    std::string token_bytes(std::int32_t id) const override {
+        return id >= 0 && id <= kByteEndOfText ? decode({id}) : std::string();
+    }
+
     std::uint32_t vocabulary_size() const override { return 257; }
     std::optional<std::int32_t> end_of_text() const override { return kByteEndOfText; }
     std::string kind() const override { return "byte tokenizer"; }

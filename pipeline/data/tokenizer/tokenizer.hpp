@@ -27,6 +27,9 @@ class Tokenizer {
     [[nodiscard]] virtual std::string decode(const std::vector<std::int32_t>& ids) const = 0;
     /// Whether the id is a token that structures a text and is not part of it ("special" in tokenizer.json).
     [[nodiscard]] virtual bool is_special(std::int32_t id) const = 0;
+    /// The bytes that a token stands for within a text, special tokens as they are written; empty for an id without a
+    /// token. The tokens of a text together are the text after its normalization, perhaps with a space before it.
+    [[nodiscard]] virtual std::string token_bytes(std::int32_t id) const = 0;
     /// One above the largest id.
     [[nodiscard]] virtual std::uint32_t vocabulary_size() const = 0;
     /// The id that ends a document, if the tokenizer has one.

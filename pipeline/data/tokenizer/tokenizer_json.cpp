@@ -88,6 +88,11 @@ class JsonTokenizer final : public Tokenizer {
         return text;
     }
 
+    std::string token_bytes(std::int32_t id) const override {
+        const auto added = content_of_.find(id);
+        return added != content_of_.end() ? added->second : parts_.model->text(id);
+    }
+
     std::uint32_t vocabulary_size() const override { return size_; }
     std::optional<std::int32_t> end_of_text() const override { return parts_.end_of_text; }
     std::string kind() const override {

@@ -63,6 +63,7 @@ FetchCounters fetch_counters(const PrefetchScheduler& scheduler, const EndpointT
         one.latency_seconds = health.latency_seconds(endpoint);
     }
     counters.store = source != nullptr ? source->store() : std::nullopt;
+    counters.alignment = source != nullptr ? source->alignment() : std::nullopt;
     return counters;
 }
 
@@ -110,6 +111,7 @@ void add(FetchCounters& sum, FetchCounters one, bool first) {
     sum.latency_p95_seconds = std::max(sum.latency_p95_seconds, one.latency_p95_seconds);
     std::ranges::move(one.endpoints, std::back_inserter(sum.endpoints));
     add(sum.store, one.store);
+    sum.alignment = one.alignment ? one.alignment : sum.alignment;  // only a single teacher has some
     sum.head.bytes += one.head.bytes;
     sum.head.seconds += one.head.seconds;
 }

@@ -157,7 +157,7 @@ asio::awaitable<std::unique_ptr<TeacherSource>> make_held_out_teacher(HeldOutWis
         co_return nullptr;
     }
     std::unique_ptr<TeacherSource> source = make_turn_taking_teacher(*wish.asked, turn);
-    if (wish.info.kind != TeacherTargets::Kind::hidden_states) {
+    if (wish.info.kind != TeacherTargets::Kind::hidden_states && !wish.data.alignment) {
         source = make_fitting_teacher(std::move(source), wish.data.vocabulary, 0);
     }
     if (kept.writer) {
@@ -171,8 +171,8 @@ asio::awaitable<std::unique_ptr<TeacherSource>> make_held_out_teacher(HeldOutWis
         source = make_caching_teacher(executors.io, std::move(source), std::move(options));
     }
     if (wish.data.whole_documents) {
-        source =
-            make_document_teacher(std::move(source), wish.data.sequence_length, read_of_teacher(*wish.data.dataset));
+        source = make_document_teacher(std::move(source), wish.data.sequence_length,
+                                       read_of_teacher(*wish.data.dataset), wish.data.alignment);
     }
     co_return source;
 }

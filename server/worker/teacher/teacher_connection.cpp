@@ -359,13 +359,14 @@ Error about_length(Error error, const StoredData& data) {
     return error;
 }
 
-Result<ConnectedTeacher> by_document(Result<ConnectedTeacher> connected, const StoredData& data) {
+Result<ConnectedTeacher> by_document(Result<ConnectedTeacher> connected, const StoredData& data,
+                                     OnAlignment on_first = {}) {
     if (!connected) {
         return about_length(connected.error(), data);
     }
     if (data.whole_documents) {
-        connected->source =
-            make_document_teacher(std::move(connected->source), data.sequence_length, read_of_teacher(*data.dataset));
+        connected->source = make_document_teacher(std::move(connected->source), data.sequence_length,
+                                                  read_of_teacher(*data.dataset), data.alignment, std::move(on_first));
     }
     return connected;
 }
@@ -397,9 +398,10 @@ asio::awaitable<Result<ConnectedTeacher>> connect_teacher(TeacherWish wish, Grap
     const StoredData data = wish.data;
     const TeacherSpec spec = wish.spec;
     const EmitEvent tell = wish.probed == nullptr ? emit : EmitEvent([](const WorkerEvent&) {});
+    OnAlignment on_first = telling_of_alignment(executors.io, emit);
     Connection connection(std::move(wish), std::move(executors), control, std::move(emit));
     Result<ConnectedTeacher> connected = co_await connection.endpoints_or_store();
-    co_return by_document(fit_to_student(std::move(connected), spec, data, tell), data);
+    co_return by_document(fit_to_student(std::move(connected), spec, data, tell), data, std::move(on_first));
 }
 
 TeacherStageOptions teacher_stage_options(const TeacherSpec& teacher, const TeacherSource& source,

@@ -1,5 +1,8 @@
 #include "server/worker/teacher/teacher_vocabulary.hpp"
 
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <cstdint>
 #include <utility>
 
 #include "pipeline/core/vocabulary_fit.hpp"
@@ -38,6 +41,19 @@ std::string sizes(std::uint64_t teacher, std::uint32_t student) {
     return "the teacher knows " + std::to_string(teacher) + " tokens and the student " + std::to_string(student);
 }
 
+/// With teacher.tokenizer, answers are mapped instead (MappedRows).
+Result<void> check_other_tokens(const TeacherInfo& teacher, const TokenizerSigns& tokenizer) {
+    if (teacher.kind != TeacherTargets::Kind::topk) {
+        return invalid_input("/teacher/tokenizer: takes top-k rows, and this teacher sends none: set /teacher/top_k");
+    }
+    if (teacher.vocabulary_size != 0 && tokenizer.size > teacher.vocabulary_size) {
+        return invalid_input("/teacher/tokenizer: " + tokenizer.name + " has ids up to " +
+                             std::to_string(tokenizer.size - 1) + ", and the teacher knows " +
+                             std::to_string(teacher.vocabulary_size) + " tokens: name the folder of its own tokenizer");
+    }
+    return {};
+}
+
 }  // namespace
 
 Result<void> check_tokenizer(const TeacherSpec& spec, const std::string& name, const TokenizerSigns& student,
@@ -49,12 +65,16 @@ Result<void> check_tokenizer(const TeacherSpec& spec, const std::string& name, c
             emit(LogEvent{"info", "tokenizers are not compared: " + why_not_compared(student, teacher)});
             break;
         case TokenizersAre::different: {
-            const std::string what = "the teacher " + name + " has another tokenizer than the student (" +
-                                     student.name + "): the same id stands for different tokens";
+            const bool own = !spec.tokenizer.empty();
+            const std::string what = "the teacher " + name + " has another tokenizer than " +
+                                     (own ? "/teacher/tokenizer (" : "the student (") + student.name +
+                                     "): the same id stands for different tokens";
             if (spec.require_same_tokenizer) {
                 return teacher_error(
                     std::string(kSameTokenizer) + ": " + what +
-                    "; use a teacher with the student's tokenizer, or set this field to false if that is intended");
+                    (own ? "; name the folder of the teacher's own tokenizer there"
+                         : "; use a teacher with the student's tokenizer, name the folder of the teacher's in "
+                           "/teacher/tokenizer, or set this field to false if that is intended"));
             }
             emit(LogEvent{"warn", what + "; " + kSameTokenizer + " is false"});
             break;
@@ -116,9 +136,31 @@ Result<void> compare_tokenizers(ConnectedTeacher& teacher, const TeacherSpec& sp
     return {};
 }
 
+OnAlignment telling_of_alignment(boost::asio::any_io_executor io, EmitEvent emit) {
+    return [io = std::move(io), emit = std::move(emit)](const AlignmentCounters& counters) {
+        const auto percent = [](double share) {
+            const std::string text = std::to_string(100 * share);
+            return text.substr(0, text.find('.') + 2) + "%";
+        };
+        const double aligned =
+            static_cast<double>(counters.aligned) / static_cast<double>(std::max<std::uint64_t>(1, counters.positions));
+        const std::string text = "the teacher has read the same bytes at " + std::to_string(counters.aligned) + " of " +
+                                 std::to_string(counters.positions) + " positions (" + percent(aligned) +
+                                 ") of the first micro-batch, the others carry no loss; there it names tokens of the "
+                                 "student with " +
+                                 percent(counters.mapped_mass) + " of its probability, the rest goes to the tail";
+        boost::asio::post(io, [emit, text] { emit(LogEvent{"info", text}); });
+    };
+}
+
 Result<ConnectedTeacher> fit_to_student(Result<ConnectedTeacher> teacher, const TeacherSpec& spec,
                                         const StoredData& data, const EmitEvent& emit) {
     const std::uint64_t known = teacher ? teacher->info.vocabulary_size : 0;
+    if (teacher && data.alignment) {
+        const Result<void> checked = check_other_tokens(teacher->info, data.tokenizer);
+        return checked ? std::move(teacher)
+                       : invalid_input(checked.error().message + " (" + teacher->source->endpoint_name(0) + ")");
+    }
     if (known == 0 || known == data.vocabulary) {
         return teacher;
     }

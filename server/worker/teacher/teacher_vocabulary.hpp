@@ -1,11 +1,13 @@
 #pragma once
 
+#include <boost/asio/any_io_executor.hpp>
 #include <cstdint>
 #include <string>
 
 #include "api/job_spec.hpp"
 #include "base/error.hpp"
 #include "pipeline/core/tokenizer_signs.hpp"
+#include "pipeline/teacher/document_teacher.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
 #include "server/worker/emit_event.hpp"
 #include "server/worker/teacher/teacher_connection.hpp"
@@ -33,5 +35,8 @@ namespace distilld {
 /// The teacher with answers over the student's vocabulary: check_vocabulary() if the sizes differ.
 [[nodiscard]] Result<ConnectedTeacher> fit_to_student(Result<ConnectedTeacher> teacher, const TeacherSpec& spec,
                                                       const StoredData& data, const EmitEvent& emit);
+
+/// Reports how the first answers in other tokens fit the student, on `io`.
+[[nodiscard]] OnAlignment telling_of_alignment(boost::asio::any_io_executor io, EmitEvent emit);
 
 }  // namespace distilld

@@ -113,6 +113,8 @@ TEST(SeveralTeachers, TheyFitTogether) {
     EXPECT_THAT(
         found({{"/teachers/code/top_k", "0"}, {"/teachers/math/top_k", "0"}, {"/teachers/math/targets", "hidden"}}),
         ElementsAre(HasSubstr("/teachers/math/targets: is hidden, but a student can use the head of one teacher")));
+    EXPECT_THAT(found({{"/teachers/code/tokenizer", "t"}, {"/dataset/packing", "false"}}),
+                ElementsAre("/teachers/code/tokenizer: is for a single /teacher"));
     EXPECT_THAT(found({{"/teachers/code/store", "a/b"}, {"/teachers/math/store", "a/./b/"}}),
                 ElementsAre("/teachers/math/store: is that of code: each has its own"));
 }

@@ -68,6 +68,9 @@ std::vector<Override> needed_by(const SpecField& field) {
     if (field.pointer == "/tasks") {
         return {{"/kind", "generate"}, {"/teacher/store", "answers"}};
     }
+    if (field.pointer == "/teacher/tokenizer") {
+        return {{"/teacher/top_k", "8"}, {"/dataset/packing", "documents"}};
+    }
     if (field.pointer == "/training/sgd_momentum") {
         return {{"/training/optimizer", "sgd"}};
     }

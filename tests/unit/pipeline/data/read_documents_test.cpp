@@ -149,6 +149,7 @@ TEST_F(ReadDocuments, WhatIsThrownArrivesAtTheCaller) {
         }
         std::string decode(const std::vector<std::int32_t>&) const override { return ""; }
         bool is_special(std::int32_t) const override { return false; }
+        std::string token_bytes(std::int32_t) const override { return {}; }
         std::uint32_t vocabulary_size() const override { return 3; }
         std::optional<std::int32_t> end_of_text() const override { return std::nullopt; }
         std::string kind() const override { return "throwing"; }

@@ -374,6 +374,35 @@ TEST(DocumentTeacherWithOwnDocuments, AsksAboutThemAndAlignsTheAnswersAtTheEnds)
     EXPECT_THAT(mask, ElementsAre(1, 1, 1, 0, 0, 1, 1, 0));
 }
 
+TokenTable tokens_of(std::vector<std::string> bytes) {
+    return {std::move(bytes), {}, {}, false};
+}
+
+TEST(DocumentTeacherWithOwnDocuments, MapsAnswersInOtherTokensToWhereBothHaveReadTheSameBytes) {
+    const auto alignment = std::make_shared<const TokenAlignment>(tokens_of({"a", "b", "c", "x", "y", "z", "1", "2"}),
+                                                                  tokens_of({"ab", "c", "y", "x", "z", "1", "2", "a"}));
+    std::vector<AlignmentCounters> told;
+    const auto teacher = make_document_teacher(std::make_unique<AskedTeacher>(), kLength, documents_of({2}), alignment,
+                                               [&told](const AlignmentCounters& first) { told.push_back(first); });
+    const auto answer = ask(*teacher, packed(1, 4, {{0, 0, 3}}));  // abc
+    ASSERT_TRUE(answer) << answer.error().message;
+    ASSERT_TRUE(ask(*teacher, packed(1, 4, {{0, 0, 3}})));
+    ASSERT_EQ(said(10, 0), 2);
+    ASSERT_EQ(said(10, 1), 3);
+    EXPECT_THAT(first_ids(*answer), ElementsAre(0, 4, 3, 0)) << "y and x";
+    std::vector<int> mask;
+    for (const std::byte one : answer->loss_mask.bytes) {
+        mask.push_back(static_cast<int>(one));
+    }
+    EXPECT_THAT(mask, ElementsAre(0, 1, 1, 0));
+    ASSERT_EQ(told.size(), 1U);
+    EXPECT_EQ(told[0].positions, 3U);
+    EXPECT_EQ(told[0].aligned, 2U);
+    EXPECT_EQ(teacher->alignment()->positions, 6U);
+    EXPECT_EQ(teacher->alignment()->mapped_mass, told[0].mapped_mass);
+    EXPECT_GT(told[0].mapped_mass, 0);
+}
+
 TEST(DocumentTeacherWithOwnDocuments, MakesRoomForTheirLongestRow) {
     const auto teacher = make_document_teacher(std::make_unique<AskedTeacher>(), kLength, documents_of({6, 2}));
     const AskedTeacher plain;

@@ -105,6 +105,22 @@ TEST_F(JobInspectionTest, LooksForATokenizer) {
     EXPECT_THAT(wrong(), ElementsAre(HasSubstr("vocabulary of 999 is not that of the byte tokenizer")));
 }
 
+TEST_F(JobInspectionTest, ReadsTheDataInTheTokensOfTheTeacherToo) {
+    TeacherSpec& teacher = spec_.teachers[""];
+    teacher.endpoints = {"http://127.0.0.1:1"};
+    teacher.tokenizer = (folder_ / "teacher").string();
+    teacher.top_k = 8;
+    spec_.dataset.packing = Packing::off;
+    EXPECT_THAT(wrong(), ElementsAre(HasSubstr("/teacher/tokenizer: " + teacher.tokenizer)));
+    std::filesystem::create_directory(teacher.tokenizer);
+    folder_.write("teacher/tokenizer.json",
+                  R"({"model": {"type": "BPE", "vocab": {"x": 0, "xx": 1}, "merges": ["x x"]}})");
+    EXPECT_THAT(wrong(), IsEmpty());
+    EXPECT_EQ(inspect_job(spec_).rows, 1U);
+    folder_.write("train.jsonl", "{\"input_ids\": [1, 2]}\n");
+    EXPECT_THAT(wrong(), ElementsAre(HasSubstr("train.jsonl:1: \"input_ids\" cannot be used with /teacher/tokenizer")));
+}
+
 TEST_F(JobInspectionTest, LeavesFoldersOfOthersAlone) {
     std::filesystem::create_directory(spec_.output);
     folder_.write("out/config.json", "{}");

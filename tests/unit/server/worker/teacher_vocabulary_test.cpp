@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <variant>
 #include <vector>
+
+#include "tests/support/fake_teacher.hpp"
 
 namespace distilld {
 namespace {
@@ -57,6 +60,35 @@ TEST_F(TeacherVocabulary, AnotherTokenizerIsRefusedUnlessItIsMeant) {
     spec_.require_same_tokenizer = false;
     EXPECT_EQ(tokenizer_refusal(tokenizer("a"), tokenizer("b")), "");
     EXPECT_THAT(said_, ElementsAre(HasSubstr("has another tokenizer than the student (/models/student)")));
+}
+
+TEST_F(TeacherVocabulary, TheNamedTokenizerOfATeacherIsComparedInPlaceOfTheStudents) {
+    spec_.tokenizer = "/models/teacher";
+    EXPECT_THAT(tokenizer_refusal(tokenizer("a", 512, "/models/teacher"), tokenizer("b")),
+                AllOf(HasSubstr("has another tokenizer than /teacher/tokenizer (/models/teacher)"),
+                      HasSubstr("name the folder of the teacher's own tokenizer there")));
+}
+
+TEST_F(TeacherVocabulary, OtherTokensTakeTopkRowsOfATeacherThatKnowsThemAll) {
+    StoredData data;
+    data.alignment = std::make_shared<const TokenAlignment>(TokenTable{}, TokenTable{});
+    data.tokenizer = tokenizer("a", 600, "/models/teacher");
+    data.vocabulary = 600;
+    const auto refusal = [&](TeacherTargets::Kind kind, std::uint64_t known) {
+        ConnectedTeacher teacher;
+        teacher.source = std::make_unique<test::FakeTeacher>();
+        teacher.info.kind = kind;
+        teacher.info.vocabulary_size = known;
+        const auto fitted = fit_to_student(std::move(teacher), spec_, data, emit());
+        return fitted ? std::string() : fitted.error().message;
+    };
+    EXPECT_EQ(refusal(TeacherTargets::Kind::topk, 600), "");
+    EXPECT_EQ(refusal(TeacherTargets::Kind::topk, 640), "") << "its other ids go to the tail";
+    EXPECT_EQ(refusal(TeacherTargets::Kind::topk, 0), "");
+    EXPECT_THAT(said_, IsEmpty());
+    EXPECT_THAT(refusal(TeacherTargets::Kind::logits, 600), HasSubstr("set /teacher/top_k"));
+    EXPECT_THAT(refusal(TeacherTargets::Kind::topk, 599),
+                AllOf(HasSubstr("/models/teacher has ids up to 599"), HasSubstr("the teacher knows 599 tokens")));
 }
 
 TEST_F(TeacherVocabulary, WhatCannotBeComparedIsSaidWithTheReason) {
