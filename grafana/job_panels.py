@@ -111,6 +111,14 @@ JOB = (
                 ("distilld_job_figure{JOB}", "{{figure}}"),
             ),
             plot(
+                "Fit of a teacher with another tokenizer",
+                "percentunit",
+                "Share of the student's positions at which the teacher has read the same bytes, and of its probability "
+                "there that is on tokens of the student.",
+                ("distilld_job_teacher_aligned_ratio{JOB}", "positions"),
+                ("distilld_job_teacher_mapped_mass_ratio{JOB}", "probability"),
+            ),
+            plot(
                 "Padding",
                 "percentunit",
                 "Share of padding in the positions that the student computes. If it is more than a few percent, "

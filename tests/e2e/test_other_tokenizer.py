@@ -231,6 +231,10 @@ def test_served_local_and_stored_answers_give_the_same_student(runs, pair, disti
     table["kept"] = runs.weights("kept", runs.teacher(store=str(store) + "2", store_values="f32"))
     print({way: weights[:16] for way, weights in table.items()})
     assert len(set(table.values())) == 1, table
+    lengths = {"/dataset/sequence_length": 120, "/dataset/teacher_sequence_length": 64}
+    bytes_alone = {"/student/config": jobs.llama_config(32), "/student/tokenizer": None, **lengths}
+    of_bytes = runs.weights("bytes", runs.teacher(), bytes_alone)
+    assert runs.weights("bytes-stored", alone, bytes_alone) == of_bytes, "a store serves students with any tokenizer"
     said = runs.refusal("other", {**alone, "tokenizer": str(pair["folder"]["qwen-2.5"])})
     assert "/teacher/store: the store's tokenizer is " in said, said
 

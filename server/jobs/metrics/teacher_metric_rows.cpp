@@ -35,6 +35,23 @@ auto by_teacher(Number TeacherCounters::* value) {
     };
 }
 
+/// 1 for a teacher with the student's tokenizer.
+template <class Value>
+auto of_alignment(Value value) {
+    return [value](const JobRun& run) {
+        const FetchCounters& fetch = run.progress.fetch;
+        const bool has_teacher = !fetch.endpoints.empty();
+        return fetch.alignment ? MetricSamples(value(*fetch.alignment))
+               : has_teacher   ? MetricSamples(1.0)
+                               : MetricSamples();
+    };
+}
+
+double aligned_share(const AlignmentCounters& alignment) {
+    return alignment.positions == 0 ? 0
+                                    : static_cast<double>(alignment.aligned) / static_cast<double>(alignment.positions);
+}
+
 MetricSamples endpoints_open(const JobRun& run) {
     std::map<LabelValues, bool> values;
     for (const auto& one : run.progress.fetch.endpoints) {
@@ -75,6 +92,15 @@ std::vector<MetricRow<JobRun>> teacher_metric_rows() {
         Row("distilld_job_decode_threads",
             "Threads that decode a job's teacher answers; its stage decode is busy while one of them is.", gauge,
             {"job_id"}, of_fetch(&FetchCounters::decode_threads)),
+        Row("distilld_job_teacher_aligned_ratio",
+            "Share of the student's positions at which the teacher has read the same bytes; the others carry no loss. "
+            "1 "
+            "for a teacher with the student's tokenizer.",
+            gauge, {"job_id"}, of_alignment(aligned_share)),
+        Row("distilld_job_teacher_mapped_mass_ratio",
+            "Share of the teacher's probability at those positions that is on named tokens of the student. 1 for a "
+            "teacher with the student's tokenizer.",
+            gauge, {"job_id"}, of_alignment([](const AlignmentCounters& counters) { return counters.mapped_mass; })),
         Row("distilld_teacher_endpoint_in_flight", "Requests of an active job in flight to one endpoint.", gauge,
             {"endpoint", "job_id"}, by_endpoint(&EndpointCounters::in_flight)),
         Row("distilld_teacher_endpoint_limit", "Limit of requests of an active job in flight to one endpoint.", gauge,

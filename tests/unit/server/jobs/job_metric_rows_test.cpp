@@ -102,6 +102,24 @@ TEST(JobMetricRows, EachOfSeveralTeachersIsShownForItself) {
     EXPECT_EQ(of("several_teachers_window_items", "math"), 6);
 }
 
+TEST(JobMetricRows, HowATeacherWithOtherTokensFitsIsShown) {
+    const auto metrics = std::make_shared<JobMetrics>();
+    metrics->run_started("j");
+    ProgressEvent event = answered(1, 1);
+    metrics->progress("j", event);
+    EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_job_teacher_aligned_ratio{"))) << "there is none";
+    event.step = 2;
+    event.fetch.endpoints.emplace_back();
+    metrics->progress("j", event);
+    EXPECT_EQ(sample(metrics->text(), R"(distilld_job_teacher_mapped_mass_ratio{job_id="j"})"), 1) << "the student's";
+    event.step = 3;
+    event.fetch.alignment = AlignmentCounters{8, 6, 0.625};
+    metrics->progress("j", event);
+    const auto text = metrics->text();
+    EXPECT_EQ(sample(text, R"(distilld_job_teacher_aligned_ratio{job_id="j"})"), 0.75);
+    EXPECT_EQ(sample(text, R"(distilld_job_teacher_mapped_mass_ratio{job_id="j"})"), 0.625);
+}
+
 TEST(JobMetricRows, EachOfSeveralRanksIsShownForItself) {
     const auto metrics = std::make_shared<JobMetrics>();
     metrics->run_started("j");
