@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -51,6 +52,10 @@ class TeacherTokenizerTest : public testing::Test {
 
     Result<std::unique_ptr<Dataset>> load(const std::string& lines, const DatasetOptions& how) {
         folder_.write("data.jsonl", lines);
+        return load_again(how);
+    }
+
+    Result<std::unique_ptr<Dataset>> load_again(const DatasetOptions& how) {
         const std::vector<std::filesystem::path> files{folder_.path() / "data.jsonl"};
         return load_jsonl_dataset(files, student_.get(), how);
     }
@@ -125,6 +130,19 @@ TEST_F(TeacherTokenizerTest, PositionsWithoutAPartnerCarryNoLoss) {
     EXPECT_EQ(kept->asked_about().hash(), dataset->asked_about().hash()) << "the teacher is asked the same";
 }
 
+TEST_F(TeacherTokenizerTest, BothNeedALabelForTheNextToken) {
+    ASSERT_TRUE(write_byte_tokenizer(folder_ / "bytes"));
+    folder_.write("tokenizer.json", kPairs);
+    TokenizerChoice student;
+    student.tokenizer = load_tokenizer(folder_.path()).value();
+    const auto teacher = load_teacher_tokenizer(folder_ / "bytes", student).value();
+    student_ = std::move(student.tokenizer);
+    const auto dataset = load(R"({"prompt": "ca", "completion": "bd"})", options(*teacher)).value();
+    EXPECT_THAT(dataset->batch(0, {0}).input_ids, ElementsAre(2, 4, 3));
+    EXPECT_THAT(dataset->batch(0, {0}).labels, ElementsAre(kNone, 3, 6)) << "for the teacher, a is of the prompt";
+    EXPECT_THAT(dataset->teacher_documents()->batch(0, {0}).labels, ElementsAre(kNone, 'b', 'd', 256));
+}
+
 TEST_F(TeacherTokenizerTest, BothAreCutToTheirRows) {
     const auto teacher = pairs();
     DatasetOptions how = options(*teacher);
@@ -163,7 +181,7 @@ TEST_F(TeacherTokenizerTest, TheTokenCacheKeepsBothKindsOfLabelsApart) {
         DatasetOptions how = options(*teacher);
         how.cache = &cache;
         how.keeps_labels = keeps;
-        return load(R"({"text": "abcda"})", how).value();
+        return load_again(how).value();
     };
     folder_.write("data.jsonl", R"({"text": "abcda"})");
     for (const bool keeps : {false, true, false, true}) {
@@ -171,6 +189,8 @@ TEST_F(TeacherTokenizerTest, TheTokenCacheKeepsBothKindsOfLabelsApart) {
         EXPECT_EQ(dataset->batch(0, {0}).labels.front(), keeps ? 'b' : kNone);
         EXPECT_EQ(dataset->teacher_documents()->row_count(), 1U);
     }
+    const auto has_been_kept = [](const std::string& text) { return text.find("mapped") != std::string::npos; };
+    EXPECT_EQ(std::ranges::count_if(infos, has_been_kept), 2) << testing::PrintToString(infos);
 }
 
 }  // namespace
