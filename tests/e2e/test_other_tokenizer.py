@@ -7,7 +7,7 @@ import shutil
 import numpy
 import pytest
 from support import jobs
-from support.trained_tokenizers import STYLES, token_bytes, write_tokenizer
+from support.trained_tokenizers import STYLES, token_bytes, write_spaced_tokenizer, write_tokenizer
 
 torch = pytest.importorskip("torch")
 AutoModelForCausalLM = pytest.importorskip("transformers").AutoModelForCausalLM
@@ -277,6 +277,30 @@ def test_a_run_with_another_tokenizer_is_not_resumed(runs, pair):
     done = runs.distilld.start("run", other, "--resume")
     done.wait()
     assert done.code != 0 and "/teacher/tokenizer" in done.out + done.err, done.out + done.err
+
+
+def ends(tokenizer, text):
+    """Where the tokens end in the text, without the last one."""
+    return [end for _, end in tokenizer.encode(text, add_special_tokens=False).offsets[:-1]]
+
+
+def test_a_space_that_a_tokenizer_adds_is_not_the_texts(runs, pair):
+    """The positions that meet are those that `tokenizers` says are at the same place of the text."""
+    folder = runs.folder / "spaced"
+    spaced = write_spaced_tokenizer(folder, pair["texts"], 400)
+    changes = {
+        "/student/config": jobs.llama_config(32, spaced.get_vocab_size()),
+        "/student/tokenizer": str(folder),
+        "/training/max_steps": None,
+        "/training/epochs": 1,
+    }
+    report, _ = runs.run("run", runs.teacher(), changes)
+    alignment = report["last"]["fetch"]["alignment"]
+    expected = sum(len(set(ends(spaced, text)) & set(ends(pair["llama-3"], text))) for text in pair["texts"])
+    print(alignment, expected)
+    assert alignment["aligned"] == expected
+    assert alignment["positions"] == sum(len(spaced.encode(text).ids) - 1 for text in pair["texts"])
+    assert alignment["mapped_mass"] > 0.3, "also of tokens that begin with a space"
 
 
 def test_ranks_and_batches_of_any_size_map_tokens_too(runs, pair, distilld):

@@ -49,6 +49,35 @@ def write_tokenizer(folder, style, lines, size):
     return tokenizer
 
 
+def write_spaced_tokenizer(folder, lines, size):
+    """In Llama 2's style: spaces are written U+2581, with one before each text, and bytes stand in for characters that
+    it does not know."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    space = "\u2581"
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(space), normalizers.Replace(" ", space)])
+    stripped = decoders.Strip(" ", 1, 0)
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace(space, " "), decoders.ByteFallback(), decoders.Fuse(), stripped]
+    )
+    special = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=special[:3], initial_alphabet=[space], max_token_length=8, show_progress=False
+    )
+    tokenizer.train_from_iterator(lines, trainer)
+    content = json.loads(tokenizer.to_str())
+    vocabulary = content["model"]["vocab"]
+    vocabulary |= {token: len(vocabulary) + place for place, token in enumerate(special[3:])}
+    tokenizer = Tokenizer.from_str(json.dumps(content))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))]
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return tokenizer
+
+
 def token_bytes(tokenizer):
     """[id]: what the token stands for."""
     table = json.loads(tokenizer.to_str())
