@@ -208,8 +208,10 @@ print(json.load(sys.stdin)["install"][0]["metadata"]["version"])' 2>/dev/null ||
 missing_python() {
     "$deps/venv/bin/python" -c 'import importlib.metadata as m, sys
 for name in sys.argv[1:]:
+    package, _, version = name.partition("==")
     try:
-        m.version(name)
+        if version not in ("", m.version(package)):
+            print(name)
     except m.PackageNotFoundError:
         print(name)' "$@"
 }
@@ -232,6 +234,7 @@ test_packages=(
     matplotlib                                                    # renders panels as images
     openai standardwebhooks                                       # drive the service as its users do
     orjson                                                        # the reference for decoding
+    lm_eval==0.4.13                                               # judges a served student
     aiohttp                                                       # connects the relays of bench/cluster_scale.py
     jsonschema openapi-spec-validator schemathesis                # check the service against api/openapi.yaml
     playwright                                                    # drives chromium on the page
