@@ -303,3 +303,8 @@ if [ "$keep" = 1 ]; then
     echo "   still running: the service (process $service_pid) and the teacher ($teacher_pid). To end them:"
     echo "   kill $service_pid $teacher_pid"
 fi
+
+echo
+echo "   To serve the student, and to ask it from another terminal:"
+echo "   $bin/distilld teacher $work/distilled"
+echo "   curl http://127.0.0.1:8600/v1/completions -d '{\"prompt\": \"Once upon a time\", \"max_tokens\": 40}'"

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import signal
 import subprocess
 
@@ -117,6 +118,10 @@ def test_it_reports_what_happened_and_runs_again(quickstart):
     # With --keep the service is there for the curious, and the teacher; the next run ends them.
     assert quickstart.left() == ["distilld", "distilld-worker"]
     job = result(quickstart, "distilled")
+    serve, ask = first.out.splitlines()[-2:]
+    assert re.search(r"/distilld teacher /\S+/distilled$", serve) and "curl http://127.0.0.1:8600/v1/comp" in ask, (
+        first.out
+    )
     url = next(line.split()[-1] for line in first.out.splitlines() if line.split()[:1] == ["job"])
     assert Rest(url).get(f"/v1/jobs/{job['id']}").json["weights_sha256"] == job["weights_sha256"]
 
