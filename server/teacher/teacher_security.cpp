@@ -85,7 +85,7 @@ std::optional<FileRule> adapter_rule(const TeacherOptions& options) {
         }
     }
     if (!options.keys.empty()) {
-        add(rule.given, KeyFile(options.keys).path());  // is read again
+        add(rule.given, options.keys);  // read again, and written when keys are used
     }
     return rule;
 }
