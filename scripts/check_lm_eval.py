@@ -88,25 +88,21 @@ def make_model(folder):
     transformers.Qwen2ForCausalLM(config).save_pretrained(folder)
 
 
-def evaluate(model, arguments, tasks, out):
-    command = [sys.executable, "-m", "lm_eval", "run", "--model", model, "--model_args", arguments]
-    command += ["--tasks", ",".join(TASKS), "--include_path", str(tasks), "--device", "cpu", "--batch_size", "1"]
-    command += ["--output_path", str(out), "--log_samples"]
-    offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(tasks / "cache")}
-    done = subprocess.run(command, env={**os.environ, **offline}, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"check_lm_eval: {' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-    results = json.loads(next(out.rglob("results_*.json")).read_text())["results"]
-    samples = {}
-    for name in TASKS:
-        lines = next(out.rglob(f"samples_{name}_*.jsonl")).read_text().splitlines()
-        samples[name] = [json.loads(line) for line in lines]
-    return results, samples
+def evaluate(model, arguments, tasks):
+    """What `lm_eval run --model MODEL --model_args ARGUMENTS` finds: figures and samples, by task."""
+    import lm_eval
+    import lm_eval.tasks
+
+    manager = lm_eval.tasks.TaskManager(include_path=str(tasks), include_defaults=False)
+    made = lm_eval.simple_evaluate(
+        model, model_args=arguments, tasks=list(TASKS), task_manager=manager, device="cpu", batch_size=1
+    )
+    return made["results"], made["samples"]
 
 
 def numbers_of(value):
     """Log-likelihoods as numbers; everything else as text."""
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [part for one in value for part in numbers_of(one)]
     try:
         return [float(value)]
@@ -140,6 +136,8 @@ def main():
         if folder is None:
             folder = work / "model"
             make_model(folder)
+        # Before lm-eval is loaded.
+        os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(work / "cache")}
         tasks = work / "tasks"
         tasks.mkdir()
         write_tasks(tasks, arguments.documents)
@@ -149,12 +147,12 @@ def main():
             url = server.stdout.readline().split("ready on ", 1)[-1].split()[0]
             served = f"base_url={url}/v1/completions,model=student,tokenizer={folder},tokenized_requests=True"
             served += f",num_concurrent=8,max_length={MAX_LENGTH}"
-            ours, our_samples = evaluate("local-completions", served, tasks, work / "ours")
+            ours, our_samples = evaluate("local-completions", served, tasks)
         finally:
             server.terminate()
             server.wait()
         local = f"pretrained={folder},dtype=float32,max_length={MAX_LENGTH}"
-        hf, hf_samples = evaluate("hf", local, tasks, work / "hf")
+        hf, hf_samples = evaluate("hf", local, tasks)
     wrong = []
     for name in TASKS:
         for figure, value in hf[name].items():
