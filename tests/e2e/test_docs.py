@@ -140,7 +140,8 @@ def checker(distilld_session, teacher_folder, text_data, tmp_path_factory):
         (folder / "data" / name).symlink_to(text_data)
     first, *_ = text_data.read_text().splitlines()
     jobs.write_jsonl(folder / "data" / "several.jsonl", [json.loads(first), {**json.loads(first), "teacher": "math"}])
-    process = distilld_session.start("serve", "--listen", "127.0.0.1:0", "--data-dir", folder / "service", cwd=folder)
+    flags = ["--listen", "127.0.0.1:0", "--data-dir", folder / "service", "--allow-eval-command"]
+    process = distilld_session.start("serve", *flags, cwd=folder)
     return Rest(process.wait_for_line(r"listening on (http://\S+)").group(1))
 
 
