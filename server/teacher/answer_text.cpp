@@ -41,7 +41,7 @@ std::size_t begun(std::string_view text, std::string_view stop) {
 AnswerText::AnswerText(const Tokenizer& tokenizer, std::span<const std::int32_t> prompt, std::vector<std::string> stops,
                        bool skip_special)
     : tokenizer_(tokenizer), stops_(std::move(stops)), skip_special_(skip_special) {
-    std::erase(stops_, "");
+    std::erase_if(stops_, [](const std::string& stop) { return stop.empty() || !is_utf8(stop); });  // no text has them
     for (const std::int32_t id : prompt.last(std::min(prompt.size(), kContext))) {
         if (!skip_special || !tokenizer.is_special(id)) {
             ids_.push_back(id);

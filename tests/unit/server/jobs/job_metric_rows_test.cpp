@@ -105,7 +105,8 @@ TEST(JobMetricRows, EachOfSeveralTeachersIsShownForItself) {
 TEST(JobMetricRows, HowATeacherWithOtherTokensFitsIsShown) {
     const auto metrics = std::make_shared<JobMetrics>();
     metrics->run_started("j");
-    ProgressEvent event = answered(1, 1);
+    ProgressEvent event;
+    event.step = 1;
     metrics->progress("j", event);
     EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_job_teacher_aligned_ratio{"))) << "there is none";
     event.step = 2;
