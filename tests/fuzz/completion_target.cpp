@@ -49,11 +49,12 @@ void read_completions(std::string_view input) {
         static_cast<void>(is_seed(*body));
     }
     // Each byte is a token; the first line is a stop text.
-    const std::string_view stop = input.substr(0, input.find('\n'));
+    const std::string_view line = input.substr(0, input.find('\n'));
+    const std::string_view stop = is_utf8(line) ? line : std::string_view();  // as in JSON
     static const std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
     AnswerText text(*tokenizer, {}, {std::string(stop)}, true);
     std::string said;
-    for (const char byte : input.substr(std::min(input.size(), stop.size() + 1))) {
+    for (const char byte : input.substr(std::min(input.size(), line.size() + 1))) {
         said += text.add(static_cast<unsigned char>(byte));
         demand(is_utf8(said), "a piece is text");
     }
