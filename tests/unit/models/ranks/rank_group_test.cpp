@@ -42,12 +42,12 @@ std::uint16_t free_port() {
 }
 
 /// Nobody is lost on a busy machine, where a thread may wait for seconds.
-constexpr RankPatience kPatient{.join = milliseconds(20'000),
+constexpr RankPatience kPatient{.join = milliseconds(60'000),
                                 .heartbeat = milliseconds(50),
                                 .silence = milliseconds(20'000),
                                 .link = milliseconds(20'000),
                                 .leave = milliseconds(20'000)};
-constexpr RankPatience kImpatient{.join = milliseconds(20'000),
+constexpr RankPatience kImpatient{.join = milliseconds(60'000),
                                   .heartbeat = milliseconds(50),
                                   .silence = milliseconds(1'000),
                                   .link = milliseconds(2'000),
