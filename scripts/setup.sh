@@ -234,7 +234,7 @@ test_packages=(
     matplotlib                                                    # renders panels as images
     openai standardwebhooks                                       # drive the service as its users do
     orjson                                                        # the reference for decoding
-    lm_eval==0.4.13                                               # judges a served student
+    lm_eval==0.4.13 tenacity tiktoken                             # judges a served student; asks a server
     aiohttp                                                       # connects the relays of bench/cluster_scale.py
     jsonschema openapi-spec-validator schemathesis                # check the service against api/openapi.yaml
     playwright                                                    # drives chromium on the page
