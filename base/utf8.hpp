@@ -82,8 +82,8 @@ namespace distilld {
     return 1;
 }
 
-/// The text with U+FFFD for each maximal subpart of a broken sequence, as Python, Rust and browsers write it.
-[[nodiscard]] inline std::string to_lossy_utf8(std::string_view text) {
+/// The text with U+FFFD for each piece that is not part of a UTF-8 sequence; `size_of` tells how long such a piece is.
+[[nodiscard]] inline std::string replace_broken_utf8(std::string_view text, std::size_t (*size_of)(std::string_view)) {
     std::string valid;
     valid.reserve(text.size());
     while (!text.empty()) {
@@ -93,26 +93,20 @@ namespace distilld {
         } else {
             valid += text.substr(0, size);
         }
-        text.remove_prefix(size == 0 ? utf8_subpart(text) : size);
+        text.remove_prefix(size == 0 ? size_of(text) : size);
     }
     return valid;
+}
+
+/// The text with U+FFFD for each maximal subpart of a broken sequence, as Python, Rust and browsers write it.
+[[nodiscard]] inline std::string to_lossy_utf8(std::string_view text) {
+    return replace_broken_utf8(text, [](std::string_view broken) { return utf8_subpart(broken); });
 }
 
 /// The text with U+FFFD for each byte that is not part of a UTF-8 sequence. Text from outside (a child's stderr, the
 /// body of an answer) must pass through here before it is stored, because JSON must be UTF-8.
 [[nodiscard]] inline std::string to_valid_utf8(std::string_view text) {
-    std::string valid;
-    valid.reserve(text.size());
-    while (!text.empty()) {
-        const auto size = utf8_sequence(text);
-        if (size == 0) {
-            valid += "\xEF\xBF\xBD";
-        } else {
-            valid += text.substr(0, size);
-        }
-        text.remove_prefix(size == 0 ? 1 : size);
-    }
-    return valid;
+    return replace_broken_utf8(text, [](std::string_view) { return std::size_t{1}; });
 }
 
 /// Whether the sequence controls a terminal: a control character other than line feed and tab (including C1), or one

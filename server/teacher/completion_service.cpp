@@ -210,6 +210,9 @@ asio::awaitable<http::Response> CompletionService::answer(CompletionRequest requ
     plan.id = (request.chat ? "chatcmpl-" : "cmpl-") + random_hex(2);
     plan.created = static_cast<std::int64_t>(unix_now());
     plan.model = request.model.empty() ? options_.model_name : request.model;
+    if (auto refusal_of = refusal(plan.model)) {
+        co_return std::move(*refusal_of);  // the adapter was unloaded meanwhile
+    }
     plan.adapter = adapters_.find(plan.model);
     plan.end_ids = model_->end_ids;
     if (text_->tokenizer != nullptr && text_->tokenizer->end_of_text()) {
@@ -218,7 +221,8 @@ asio::awaitable<http::Response> CompletionService::answer(CompletionRequest requ
     plan.max_tokens = request.max_tokens.value_or(request.chat ? tokens_left(request) : kDefaultCompletion);
     const std::uint64_t seed = request.seed ? *request.seed : random_seed();
     plan.asked = std::move(request);
-    if (const std::uint64_t bytes = bytes_of(plan); bytes > options_.max_answer_bytes) {
+    const std::uint64_t bytes = bytes_of(plan);
+    if (bytes > options_.max_answer_bytes) {
         co_return refused(400, "the answer could take " + std::to_string(bytes) + " bytes, the server's limit is " +
                                    std::to_string(options_.max_answer_bytes) +
                                    ": ask for fewer tokens, answers or logprobs");
@@ -231,7 +235,7 @@ asio::awaitable<http::Response> CompletionService::answer(CompletionRequest requ
             co_return refused(400, checked.error().message, "prompt");
         }
     }
-    auto held = memory_.hold(bytes_of(plan));
+    auto held = memory_.hold(bytes);
     if (!held) {
         co_return refused(503, "answers in progress take all the memory that the server allows");
     }

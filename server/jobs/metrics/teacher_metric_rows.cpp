@@ -94,8 +94,7 @@ std::vector<MetricRow<JobRun>> teacher_metric_rows() {
             {"job_id"}, of_fetch(&FetchCounters::decode_threads)),
         Row("distilld_job_teacher_aligned_ratio",
             "Share of the student's positions at which the teacher has read the same bytes; the others carry no loss. "
-            "1 "
-            "for a teacher with the student's tokenizer.",
+            "1 for a teacher with the student's tokenizer.",
             gauge, {"job_id"}, of_alignment(aligned_share)),
         Row("distilld_job_teacher_mapped_mass_ratio",
             "Share of the teacher's probability at those positions that is on named tokens of the student. 1 for a "

@@ -5,10 +5,13 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <exception>
+#include <future>
+#include <optional>
 
 #include "tests/unit/server/teacher/fake_generator.hpp"
 
@@ -236,6 +239,23 @@ TEST_F(CompletionServiceTest, AdaptersAreModels) {
     EXPECT_EQ(post("/v1/unload_lora_adapter", {{"lora_name", "a"}}).status, 200U);
     EXPECT_EQ(post("/v1/unload_lora_adapter", {{"lora_name", "a"}}).status, 404U);
     EXPECT_EQ(answer({{"prompt", json::array{1}}, {"model", "a"}}).status, 404U);
+}
+
+TEST_F(CompletionServiceTest, AnAdapterThatIsUnloadedMeanwhileIsNotReplacedByTheModel) {
+    load();
+    EXPECT_EQ(post("/v1/load_lora_adapter", {{"lora_name", "a"}, {"lora_path", "/x/good"}}).status, 200U);
+    std::promise<void> gate;
+    asio::post(encode_, [wait_for = gate.get_future().share()] { wait_for.wait(); });
+    std::optional<http::Response> late;
+    asio::co_spawn(io_, service_.complete({{"prompt", json::array{1}}, {"model", "a"}}),
+                   [&late](const std::exception_ptr&, http::Response made) { late = std::move(made); });
+    EXPECT_EQ(post("/v1/unload_lora_adapter", {{"lora_name", "a"}}).status, 200U);
+    gate.set_value();
+    while (!late) {
+        io_.restart();
+        io_.run_one();
+    }
+    EXPECT_EQ(late->status, 404U);
 }
 
 TEST_F(CompletionServiceTest, WithoutATokenizerPromptsAreIds) {
