@@ -150,6 +150,28 @@ Result<void> FolderFence::commit(const std::function<Result<void>()>& change, st
     if (!*lock) {
         return io_error((folder_ / kFenceLock).string() + ": another process holds its lock for too long");
     }
+    const Result<bool> written_by_us = is_written();
+    if (!written_by_us) {
+        return written_by_us.error();
+    }
+    if (!*written_by_us && held_elsewhere_) {
+        return io_error((folder_ / kFence).string() + ": is missing; rank 0 of this run writes it");
+    }
+    if (!*written_by_us) {  // somebody has removed the folder, or what is in it
+        if (Result<void> written = write(); !written) {
+            return written;
+        }
+    }
+    return change();
+}
+
+Result<void> FolderFence::check() const {
+    const Result<bool> ours = is_written();
+    return ours ? Result<void>() : ours.error();
+}
+
+/// Whether there is a fence, which is ours then. Error: it is another owner's, or unreadable.
+Result<bool> FolderFence::is_written() const {
     const Result<std::optional<FenceRecord>> now = read_fence(folder_);
     if (!now) {
         return now.error();
@@ -158,15 +180,7 @@ Result<void> FolderFence::commit(const std::function<Result<void>()>& change, st
         *lost_ = true;
         return replaced_error(folder_.string(), attempt_of(mine_), attempt_of(**now));
     }
-    if (!*now && held_elsewhere_) {
-        return io_error((folder_ / kFence).string() + ": is missing; rank 0 of this run writes it");
-    }
-    if (!*now) {  // somebody has removed the folder, or what is in it
-        if (Result<void> written = write(); !written) {
-            return written;
-        }
-    }
-    return change();
+    return now->has_value();
 }
 
 /// Makes the folder ours. The lock of the changes is held.

@@ -59,10 +59,14 @@ class FolderFence {
     Result<void> commit(const std::function<Result<void>()>& change,
                         std::chrono::nanoseconds timeout = std::chrono::seconds(60));
 
+    /// An error that names the owner if the folder is no longer ours, or the reason why the fence cannot be read.
+    /// Changes nothing. Any thread.
+    [[nodiscard]] Result<void> check() const;
+
     /// 16 hexadecimal digits that no other owner has.
     [[nodiscard]] const std::string& holder() const noexcept { return mine_.holder; }
     [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
-    /// A commit() has found another owner. Any thread.
+    /// A commit() or check() has found another owner. Any thread.
     [[nodiscard]] bool is_lost() const noexcept { return *lost_; }
     /// The owner before still lived when this one took the folder.
     [[nodiscard]] bool has_replaced() const noexcept { return has_replaced_; }
@@ -70,6 +74,7 @@ class FolderFence {
   private:
     FolderFence(std::filesystem::path folder, FenceRecord mine);
     Result<void> write();
+    [[nodiscard]] Result<bool> is_written() const;
 
     std::filesystem::path folder_;
     FenceRecord mine_;

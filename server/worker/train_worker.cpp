@@ -253,7 +253,7 @@ class TrainWorker {
             co_return CancelledEvent{run_.resumed.step, run_.resumed_from};
         }
         if (!prepared) {
-            co_return failed_of_run(prepared.error());
+            co_return co_await failed_of_run(prepared.error());
         }
         if (const std::uint32_t replicas = run_.spec.training.replicas; replicas > 1) {
             threads_.start_replicas(replicas, compute_alone);
@@ -261,15 +261,22 @@ class TrainWorker {
         Result<WorkerEvent> last =
             co_await train_and_export(run_, threads_.executors(), control_, emit, start.trace_file);
         if (!last) {
-            co_return failed_of_run(last.error());
+            co_return co_await failed_of_run(last.error());
         }
         co_return std::move(*last);
     }
 
-    /// Whatever failed, the loss of a folder is the cause.
-    [[nodiscard]] WorkerEvent failed_of_run(const Error& error) const {
-        const bool replaced = std::ranges::any_of(run_.fences, &FolderFence::is_lost);
-        return replaced ? FailedEvent{kReplaced, error.message} : failed(error);
+    /// Whatever failed, the loss of a folder is the cause: who has replaced us has removed what we wrote.
+    asio::awaitable<WorkerEvent> failed_of_run(Error error) {
+        auto look = [this, &error]() -> WorkerEvent {
+            for (const FolderFence& fence : run_.fences) {
+                if (const Result<void> ours = fence.check(); !ours && fence.is_lost()) {
+                    return FailedEvent{kReplaced, ours.error().message};
+                }
+            }
+            return failed(error);
+        };
+        co_return co_await run_on(threads_.executors().disk, std::move(look));
     }
 
     asio::awaitable<WorkerEvent> generate(std::string trace_file, bool waits_for_all) {

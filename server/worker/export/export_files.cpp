@@ -102,9 +102,7 @@ Result<std::string> write_staged(const StudentSnapshot& snapshot, PreparedRun& r
     }
     const Result<std::vector<fs::path>> names = write_files(snapshot, run, stage);
     if (!names) {
-        // Who has replaced us has removed what we wrote.
-        const Result<void> ours = fence.commit([] { return Result<void>(); });
-        return ours ? names.error() : ours.error();
+        return names.error();
     }
     std::set<std::string> listed{kExportOwnerFile};
     for (const fs::path& name : *names) {

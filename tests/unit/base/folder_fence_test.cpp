@@ -66,12 +66,16 @@ TEST_F(FolderFenceTest, ALaterAttemptOfTheJobNeedNotWait) {
     ASSERT_TRUE(second);
     EXPECT_TRUE(second->has_replaced());
     EXPECT_TRUE(second->commit(change_));
+    EXPECT_TRUE(second->check());
     EXPECT_FALSE(first->is_lost()) << "it does not know yet";
+    const Result<void> lost = first->check();
+    ASSERT_FALSE(lost);
+    EXPECT_TRUE(first->is_lost());
     const Result<void> late = first->commit(change_);
     ASSERT_FALSE(late);
+    EXPECT_EQ(lost.error().message, late.error().message);
     EXPECT_EQ(late.error().message,
               folder_.path().string() + ": attempt 1 of job-a was replaced by attempt 2; nothing was changed");
-    EXPECT_TRUE(first->is_lost());
     EXPECT_EQ(changes_, 1);
     first.reset();
     EXPECT_FALSE(take("job-b", 9)) << "the end of the first one does not free the folder of the second one";
