@@ -74,6 +74,7 @@ struct JobSpec {
     /// By name: those of /teachers (each row of the data names one), or that of /teacher with an empty name.
     std::map<std::string, TeacherSpec> teachers;
     DatasetSpec dataset;
+    std::optional<RolloutSpec> rollout;
     TrainingSpec training;
     EvalSpec eval;
     CheckpointSpec checkpoint;

@@ -128,7 +128,9 @@ class SpecReader {
     /// The rows of `kind` and `dataset.format` precede all fields that depend on them.
     [[nodiscard]] bool needed(NeededBy by) const {
         return by == NeededBy::all || (by == NeededBy::training && reading_.spec.kind == JobKind::train) ||
-               (by == NeededBy::tokens && reading_.spec.dataset.format == DataFormat::jsonl);
+               (by == NeededBy::tokens && reading_.spec.dataset.format == DataFormat::jsonl &&
+                !reading_.given("/rollout")) ||
+               (by == NeededBy::data && !reading_.given("/rollout"));
     }
 
     /// The right place of a name that was written into the wrong object; "" if unknown.

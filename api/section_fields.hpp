@@ -7,9 +7,11 @@
 
 namespace distilld::api {
 
-/// The rows below /student, /teacher, /eval and /placement, in the order of the documentation: parts of spec_table().
+/// The rows below /student, /teacher, /rollout, /eval and /placement, in the order of the documentation: parts of
+/// spec_table().
 [[nodiscard]] std::vector<SpecField> student_fields();
 [[nodiscard]] std::vector<SpecField> teacher_fields();
+[[nodiscard]] std::vector<SpecField> rollout_fields();
 [[nodiscard]] std::vector<SpecField> eval_fields();
 [[nodiscard]] std::vector<SpecField> placement_fields();
 
@@ -19,6 +21,16 @@ inline constexpr ListRange kTensorNames{.text = {.max_bytes = kMaxTensorName}, .
 
 /// The terms of /training/losses.
 [[nodiscard]] FieldKind<JobSpec> loss_terms_kind();
+
+/// The form of the names of variables that hold keys. Clients that submit jobs also name the endpoints: only what the
+/// operator has marked as a key may be sent there.
+inline constexpr TextForm kKeyVariableForm{
+    .pattern = "DISTILLD_KEY_[A-Za-z0-9_]+",
+    .values = "name of an environment variable, `DISTILLD_KEY_…`",
+    .complaint =
+        "must be the name of an environment variable that begins with DISTILLD_KEY_, such as "
+        "DISTILLD_KEY_TEACHER, not the key itself",
+};
 
 /// The form of the names in /teachers.
 inline constexpr TextForm kTeacherNameForm{

@@ -30,7 +30,7 @@ json::object field_schema(const SpecField& field) {
 json::object object_schema(const SpecTable& table, std::string_view section) {
     json::array required;
     for (const auto* field : table.fields_of(section)) {
-        if (!field->required.empty() && field->needed_by != NeededBy::tokens) {
+        if (!field->required.empty() && field->needed_by != NeededBy::tokens && field->needed_by != NeededBy::data) {
             required.emplace_back(field->name());
         }
     }
@@ -88,6 +88,9 @@ void add_needs_by_kind(const SpecTable& table, json::object& schema) {
             continue;
         }
         const auto by = field != nullptr ? field->needed_by : section->needed_by;
+        if (by == NeededBy::data) {
+            continue;  // also depends on another section
+        }
         (by == NeededBy::all ? always : of_training).emplace_back(name);
         json::array ways;
         for (const auto way : section != nullptr ? section->exactly_one : std::vector<std::string_view>()) {
@@ -97,7 +100,9 @@ void add_needs_by_kind(const SpecTable& table, json::object& schema) {
             ways_of[name] = json::object{{"oneOf", std::move(ways)}};
         }
     }
-    schema["required"] = std::move(always);
+    if (!always.empty()) {
+        schema["required"] = std::move(always);
+    }
     const auto generate = json::object{{"kind", json::object{{"const", to_string(JobKind::generate)}}}};
     schema["if"] = json::object{{"properties", generate}, {"required", json::array{"kind"}}};
     schema["then"] = json::object{{"required", json::array{"teacher"}}};

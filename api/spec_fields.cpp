@@ -37,7 +37,14 @@ std::vector<SpecSection> sections() {
          .members_as = "/teacher",
          .help = "several teachers by name, instead of `teacher`: a row of the data names its teacher (`\"teacher\": "
                  "NAME`; without, `default`'s)"},
-        {.pointer = "/dataset", .required = "an object with train (a JSONL file) and sequence_length"},
+        {.pointer = "/dataset",
+         .required = "an object with train (a JSONL file) and sequence_length",
+         .needed_by = NeededBy::data},
+        {.pointer = "/rollout",
+         .open = [](JobSpec& spec) { spec.rollout.emplace(); },
+         .present = [](const JobSpec& spec) { return spec.rollout.has_value(); },
+         .help = "train on answers that the student itself writes to `prompts`, and the teacher grades "
+                 "(docs/on-policy.md); replaces `dataset.train`"},
         {.pointer = "/training",
          .required = "an object with at least max_steps or epochs",
          .exactly_one = {kRunLength.begin(), kRunLength.end()},
@@ -114,6 +121,7 @@ std::vector<SpecField> dataset_fields() {
                  "means the matching files, sorted by name. docs/data.md describes the lines. With `format` tensors: "
                  "safetensors files",
          .required = "the JSONL file to train on",
+         .needed_by = NeededBy::data,
          .there = Named::file,
          .also_known_as = {"train_dataset", "train_file", "dataset_name"}},
         {.pointer = "/dataset/eval",
@@ -400,8 +408,8 @@ const SpecTable& spec_table() {
     static const SpecTable table = [] {
         SpecTable made{sections(), {}};
         for (const auto rows :
-             {document_fields, student_fields, teacher_fields, dataset_fields, training_fields, eval_fields,
-              checkpoint_fields, metrics_fields, placement_fields, last_document_fields}) {
+             {document_fields, student_fields, teacher_fields, dataset_fields, rollout_fields, training_fields,
+              eval_fields, checkpoint_fields, metrics_fields, placement_fields, last_document_fields}) {
             std::ranges::move(rows(), std::back_inserter(made.fields));
         }
         return made;

@@ -27,6 +27,8 @@ struct SectionOf<TeacherSpec> {
 template <>
 struct SectionOf<DatasetSpec> : SectionAt<&JobSpec::dataset> {};
 template <>
+struct SectionOf<RolloutSpec> : SectionAt<&JobSpec::rollout> {};
+template <>
 struct SectionOf<TrainingSpec> : SectionAt<&JobSpec::training> {};
 template <>
 struct SectionOf<EvalSpec> : SectionAt<&JobSpec::eval> {};
@@ -61,8 +63,9 @@ class DecidesWeights {
 /// What a path must be before a job begins.
 enum class Named { nothing, file, folder };
 
-/// Jobs for which a field or section is required: all, those that train, or those with token data.
-enum class NeededBy { all, training, tokens };
+/// Jobs for which a field or section is required: all, those that train, those with token data, or those without
+/// rollouts.
+enum class NeededBy { all, training, tokens, data };
 
 struct SpecField {
     std::string_view pointer;        ///< "/name", "/training/seed": a field of the document or of a section

@@ -360,6 +360,7 @@ constexpr SpecRule kRules[] = {
     {"/output", output_is_not_the_model},
     {"/output", other_tokens_are_of_texts_and_topk_rows},
     {"/output", samples_have_their_fields},
+    {"/output", rollouts_are_of_a_graded_adapter},
     {"/output", generating_has_its_own_defaults},
     {"/metrics/otlp_url", generating_tells_no_figures},
     {"/placement/ranks_per_node", placed_ranks_share_the_groups},

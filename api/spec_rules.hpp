@@ -41,6 +41,9 @@ struct SpecRule {
 /// language models only.
 void samples_have_their_fields(SpecReading& reading);
 
+/// The rule of jobs with /rollout: which fields they need, and defaults that follow from it.
+void rollouts_are_of_a_graded_adapter(SpecReading& reading);
+
 /// Sets defaults that depend on other fields, in a written spec: kd_ratio is 0 without a teacher.
 void write_dependent_defaults(const JobSpec& spec, boost::json::object& document);
 

@@ -7,14 +7,6 @@ namespace {
 
 using enum DecidesWeights::Answer;
 
-// Clients that submit jobs also name the endpoints: only what the operator has marked as a key may be sent there.
-constexpr TextForm kKeyVariableForm{
-    .pattern = "DISTILLD_KEY_[A-Za-z0-9_]+",
-    .values = "name of an environment variable, `DISTILLD_KEY_…`",
-    .complaint =
-        "must be the name of an environment variable that begins with DISTILLD_KEY_, such as "
-        "DISTILLD_KEY_TEACHER, not the key itself",
-};
 // A name below the folder of keys that cannot lead out of it.
 constexpr TextForm kKeyFileForm{
     .pattern = "[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*",

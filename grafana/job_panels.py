@@ -111,6 +111,24 @@ JOB = (
                 ("distilld_job_figure{JOB}", "{{figure}}"),
             ),
             plot(
+                "Answers of the student",
+                "short",
+                "With rollouts: the mean length of the student's answers in tokens, the share of those that ended at "
+                "rollout.max_tokens, and the entropy of the tokens that it drew, in nats.",
+                ("distilld_job_rollout_mean_tokens{JOB}", "mean length"),
+                ("distilld_job_rollout_cut_ratio{JOB}", "share cut"),
+                ("distilld_job_rollout_entropy_nats{JOB}", "entropy"),
+            ),
+            plot(
+                "Tokens that the student writes",
+                "short",
+                "With rollouts: answers and tokens per second that the student writes, and tokens that it trains on "
+                "(with prompts).",
+                ("rate(distilld_job_rollout_answers_total{JOB}[RATE])", "answers"),
+                ("rate(distilld_job_rollout_tokens_total{JOB}[RATE])", "tokens written"),
+                ("rate(distilld_job_tokens_total{JOB}[RATE])", "tokens trained on"),
+            ),
+            plot(
                 "Fit of a teacher with another tokenizer",
                 "percentunit",
                 "Share of the student's positions at which the teacher has read the same bytes, and of its probability "

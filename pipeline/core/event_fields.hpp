@@ -41,6 +41,8 @@ BOOST_DESCRIBE_STRUCT(TeacherCounters, (),
 
 BOOST_DESCRIBE_STRUCT(HeadFetchCounters, (), (bytes, seconds))
 
+BOOST_DESCRIBE_STRUCT(RolloutCounters, (), (answers, tokens, cut, mean_length, entropy))
+
 BOOST_DESCRIBE_STRUCT(AlignmentCounters, (), (positions, aligned, mapped_mass))
 
 BOOST_DESCRIBE_STRUCT(FetchCounters, (),
@@ -51,8 +53,8 @@ BOOST_DESCRIBE_STRUCT(FetchCounters, (),
 BOOST_DESCRIBE_STRUCT(ProgressEvent, (),
                       (generates, of_samples, step, total_steps, seconds_remaining, seconds_elapsed, tokens,
                        padding_tokens, tokens_per_second, loss, kd_loss, ce_loss, grad_norm, learning_rate,
-                       stall_fraction, teacher_hidden_fraction, bottleneck, stages, fetch, nonfinite_steps, durations,
-                       measures, ranks))
+                       stall_fraction, teacher_hidden_fraction, bottleneck, stages, fetch, rollout, nonfinite_steps,
+                       durations, measures, ranks))
 
 BOOST_DESCRIBE_STRUCT(StartedEvent, (),
                       (total_steps, first_step, parameters, dataset_rows, dataset_tokens, dataset_tokens_read, dtype,

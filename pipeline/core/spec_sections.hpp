@@ -194,6 +194,23 @@ struct DatasetSpec {
     std::uint64_t shuffle_block_rows = 4096;  ///< of Shuffle::blocks
 };
 
+/// How the student's own answers are had, which it then trains on (docs/on-policy.md).
+struct RolloutSpec {
+    std::vector<std::string> endpoints;  ///< URLs of servers that write with the student's weights
+    RolloutProtocol protocol = RolloutProtocol::automatic;
+    std::vector<std::string> prompts;       ///< JSONL files, or glob patterns
+    std::uint32_t max_prompt_tokens = 256;  ///< a longer prompt is refused
+    std::uint32_t max_tokens = 128;         ///< of an answer
+    double temperature = 1.0;               ///< 0: always the likeliest token
+    std::uint32_t staleness = 0;            ///< steps between the weights that write for a step and that step
+    bool keep = true;                       ///< answers are kept beside the output, so that a run goes on with them
+    bool require_repeatable = true;         ///< refuse servers that do not repeat an answer of the same seed
+    double timeout_secs = 120.0;            ///< of the answers to one micro-batch
+    double patience_secs = 1800.0;          ///< timeout of an outage of all endpoints
+    std::string api_key_env;                ///< name of the environment variable that holds the key; empty = none
+    std::string ca_file;                    ///< PEM file trusted in addition to the system's; empty = none
+};
+
 /// A term of the loss of a network with named outputs.
 struct LossTerm {
     TensorLoss kind = TensorLoss::mse;

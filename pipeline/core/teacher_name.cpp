@@ -5,10 +5,20 @@
 namespace distilld {
 
 std::string teacher_pointer(std::string_view name) {
+    if (name == kRolloutLane) {
+        return std::string(kRolloutLane);
+    }
     return name.empty() ? "/teacher" : "/teachers/" + std::string(name);
 }
 
 std::string said_of_teacher(std::string_view name, std::string text) {
+    if (name == kRolloutLane) {
+        constexpr std::string_view kWho = "the teacher";
+        for (auto at = text.find(kWho); at != std::string::npos; at = text.find(kWho, at)) {
+            text.replace(at, kWho.size(), "the rollout server");
+        }
+        return "rollout: " + of_named_teacher(std::move(text), name);
+    }
     return name.empty() ? text : "teacher " + std::string(name) + ": " + of_named_teacher(std::move(text), name);
 }
 

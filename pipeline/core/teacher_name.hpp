@@ -7,6 +7,9 @@ namespace distilld {
 
 // Teachers in `/teachers` have names; the empty name means `/teacher`.
 
+/// The name of the servers that write the student's answers: its pointer is `/rollout`.
+inline constexpr std::string_view kRolloutLane = "/rollout";
+
 /// "/teachers/NAME", or "/teacher".
 [[nodiscard]] std::string teacher_pointer(std::string_view name);
 

@@ -24,6 +24,20 @@ inline constexpr std::array kTeacherProtocolNames{
 /// The default.
 inline constexpr TeacherProtocol kDefaultTeacherProtocol = kTeacherProtocolNames.front().value;
 
+/// What serves a student that trains, so that it writes its own answers.
+enum class RolloutProtocol { automatic, distilld, vllm };
+
+/// Also what `owned_by` of GET /v1/models says.
+inline constexpr std::array kRolloutProtocolNames{
+    EnumName<RolloutProtocol>{"auto", RolloutProtocol::automatic},
+    EnumName<RolloutProtocol>{"distilld", RolloutProtocol::distilld},
+    EnumName<RolloutProtocol>{"vllm", RolloutProtocol::vllm},
+};
+
+/// How such servers are told to take adapters.
+inline constexpr const char* kHowServersTakeAdapters =
+    "distilld teacher --max-adapters; vllm serve --enable-lora --max-loras, with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1";
+
 [[nodiscard]] constexpr const char* to_string(TeacherProtocol protocol) noexcept {
     return name_of(kTeacherProtocolNames, protocol);
 }

@@ -106,6 +106,15 @@ struct FetchCounters {
     std::optional<AlignmentCounters> alignment{};  ///< with teacher.tokenizer
 };
 
+/// What the student has written to the prompts of a job with rollouts, since the run began.
+struct RolloutCounters {
+    std::uint64_t answers = 0;
+    std::uint64_t tokens = 0;
+    std::uint64_t cut = 0;   ///< answers that ended at rollout.max_tokens
+    double mean_length = 0;  ///< tokens of an answer
+    double entropy = 0;      ///< mean −log p of the tokens that it drew, in nats
+};
+
 /// Requests to one endpoint with one result, by the time from sending to the last byte of the answer.
 struct RequestDurations {
     std::string endpoint;
@@ -196,6 +205,7 @@ struct ProgressEvent {
     std::vector<StageTimes> stages;
     std::string bottleneck;  ///< the stage that sets the pace
     FetchCounters fetch;
+    std::optional<RolloutCounters> rollout{};  ///< of a job with rollouts
     std::uint64_t nonfinite_steps = 0;
     RunDurations durations;
     RunMeasures measures;

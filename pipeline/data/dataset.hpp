@@ -77,6 +77,9 @@ struct DatasetOptions {
     /// Called every few hundred KB, on the calling thread. False stops reading with an error of kind `cancelled`.
     std::function<bool(const ReadingProgress&)> on_progress{};
     const TeacherTokenizer* teacher_tokenizer = nullptr;  ///< for all documents; null: the student's
+    /// A document is a prompt alone: {"prompt": "…"} or {"input_ids": […]}, whose other fields are ignored. Its row has
+    /// one target, at the prompt's last position: some token, so that the row is not left out.
+    bool prompts = false;
     bool keeps_labels = false;    ///< with it: also those of positions where the teacher has none
     TokenCache* cache = nullptr;  ///< keeps tokens across starts; null: tokens are held in memory
 };

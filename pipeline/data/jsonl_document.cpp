@@ -137,6 +137,9 @@ class SimdjsonDocumentParser final : public DocumentParser {
             return invalid_input("is a conversation; convert it to tokens with a chat template first: " +
                                  render_command(file, options_.tokenizer_folder) + " (docs/data.md)");
         }
+        if (options_.prompts) {
+            return read_prompt(*fields, document);
+        }
         if (auto known = read_teacher(fields->teacher, document); !known) {
             return known;
         }
@@ -234,6 +237,36 @@ class SimdjsonDocumentParser final : public DocumentParser {
         Document read;
         read.ids = options_.teacher_tokenizer->choice.tokenizer->encode(*text);
         align_tokenizers(document, std::move(read), options_);
+        return {};
+    }
+
+    Result<void> read_prompt(const Fields& fields, Document& document) {
+        if (fields.prompt.has_value() == fields.input_ids.has_value()) {
+            return invalid_input(R"(has )" + std::string(fields.prompt ? "both" : "neither") +
+                                 R"( "prompt" and "input_ids": a prompt is {"prompt": "…"} or {"input_ids": […]})");
+        }
+        if (fields.input_ids) {
+            if (auto read = read_integers("input_ids", *fields.input_ids, false, document.ids); !read) {
+                return read;
+            }
+        } else {
+            const Result<std::string_view> text = text_of("prompt", *fields.prompt);
+            if (!text) {
+                return text.error();
+            }
+            document.ids = tokenizer_->encode(*text);
+            document.from_text = true;
+            if (auto checked = check_vocabulary("\"prompt\" holds", document.ids); !checked) {
+                return checked;
+            }
+        }
+        if (document.ids.empty()) {
+            return invalid_input("has an empty prompt");
+        }
+        document.labels.assign(document.ids.size(), kIgnoredLabel);
+        document.ids.push_back(document.ids.back());
+        document.labels.push_back(document.ids.back());
+        document.has_labels = true;
         return {};
     }
 

@@ -271,6 +271,9 @@ std::optional<fs::path> TokenCache::place_of(std::span<const fs::path> files, co
     if (options.teacher_tokenizer != nullptr) {
         add_text(hash, options.keeps_labels ? "teacher's tokenizer, all labels" : "teacher's tokenizer");
     }
+    if (options.prompts) {
+        add_text(hash, "prompts");
+    }
     for (const fs::path& file : files) {
         if (!add_file(hash, file)) {
             return std::nullopt;

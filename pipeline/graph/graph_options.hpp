@@ -11,12 +11,14 @@
 
 #include "base/error.hpp"
 #include "pipeline/core/batch_plan.hpp"
+#include "pipeline/core/rollout_plan.hpp"
 #include "pipeline/core/spec_sections.hpp"
 #include "pipeline/core/student_snapshot.hpp"
 #include "pipeline/core/worker_events.hpp"
 #include "pipeline/graph/steady_time.hpp"
 #include "pipeline/graph/student.hpp"
 #include "pipeline/graph/teacher/teacher_stage.hpp"
+#include "pipeline/teacher/rollout/kept_rollouts.hpp"
 
 /// Input and output of a training graph.
 namespace distilld {
@@ -45,6 +47,25 @@ inline void take_one_after_the_other(SchedulerOptions& scheduler) {
     scheduler.hedge.enabled = false;
 }
 
+/// What the student wrote for one step.
+struct RolloutStep {
+    std::uint64_t step = 0;
+    std::vector<KeptAnswers> answers;  ///< by micro-batch
+};
+
+/// The student's own answers, in place of the dataset's (RolloutStage).
+struct RolloutOptions {
+    TeacherSource* source = nullptr;  ///< outlives the graph; answers as RolloutCodec describes
+    TeacherStageOptions asking{};
+    RolloutPlan plan;
+    std::uint32_t max_tokens = 0;
+    /// Puts the weights after `steps` steps where the servers find them, and returns when they may ask. Disk executor;
+    /// again while the error is of kind disk_full.
+    std::function<Result<void>(std::uint64_t steps, const StudentSnapshot&)> publish;
+    /// Keeps the answers before the student trains on them. Likewise. May be empty.
+    std::function<Result<void>(const RolloutStep&)> keep;
+};
+
 struct GraphOptions {
     TrainingSpec training;
     std::uint64_t first_step = 0;
@@ -57,8 +78,9 @@ struct GraphOptions {
     std::string resumed_from;       ///< folder of the checkpoint; empty = from the start
     /// In the order of the dataset's parts; one teacher if it has no parts. Empty: plain training.
     std::vector<GraphTeacher> teachers{};
-    std::uint64_t program_every_steps = 0;  ///< steps between two runs of eval.command; 0: the graph does not run it
-    std::string host{};                     ///< name of this machine, for the other ranks; empty: there is one
+    std::optional<RolloutOptions> rollout{};  ///< the batches are prompts then (with_room_for_answers())
+    std::uint64_t program_every_steps = 0;    ///< steps between two runs of eval.command; 0: the graph does not run it
+    std::string host{};                       ///< name of this machine, for the other ranks; empty: there is one
     /// Only measures the times of student, optimizer, recorder, evaluation and snapshot.
     std::function<Instant()> now = steady_now;
 };

@@ -18,6 +18,7 @@ namespace distilld {
 /// The plan stage: makes the micro-batches that the teacher stage asks for. It keeps each until it is released, so that
 /// a retry or a hedge asks about the same tokens. It has no loop of its own. All calls on the graph's executor, `io`;
 /// batches are made on `planning` (one thread). `trace` may be null.
+/// `batches` may be null if another stage makes all of them: see keep().
 class PlanStage {
   public:
     PlanStage(boost::asio::any_io_executor io, boost::asio::any_io_executor planning,
@@ -25,6 +26,11 @@ class PlanStage {
 
     /// Micro-batch `number`, made now unless it is kept or is being made for another caller.
     boost::asio::awaitable<PlannedBatch> batch(std::uint64_t number);
+    /// Keeps a micro-batch that was made elsewhere.
+    void keep(PlannedBatch planned) {
+        const std::uint64_t number = planned.number;
+        kept_.insert_or_assign(number, std::move(planned));
+    }
     /// `number` must be kept.
     [[nodiscard]] const PlannedBatch& kept(std::uint64_t number) const { return kept_.at(number); }
     void release(std::uint64_t number) { kept_.erase(number); }

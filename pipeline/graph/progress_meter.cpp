@@ -75,6 +75,9 @@ Stage ProgressMeter::bottleneck(const std::vector<StageTimes>& stages, double fi
             return stage;
         }
     }
+    if (find(Stage::rollout).busy_seconds > find(Stage::teacher).busy_seconds) {
+        return Stage::rollout;
+    }
     return place(Stage::teacher) == stages.end() ? Stage::staging : Stage::teacher;
 }
 

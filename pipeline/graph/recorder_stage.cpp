@@ -137,6 +137,7 @@ void RecorderStage::fill(ProgressEvent& event) const {
     event.bottleneck = stage_name(ProgressMeter::bottleneck(times.stages, times.fill_seconds));
     event.stages = std::move(times.stages);
     event.fetch = std::move(times.fetch);
+    event.rollout = times.rollout;
     event.durations.requests = std::move(times.request_durations);
     event.measures.queues = std::move(times.queues);
     event.measures.queues.push_back({std::string(stage_name(Stage::recorder)), writes_.size(), kWritesAtOnce});

@@ -30,6 +30,7 @@ struct GraphTimes {
     double fill_seconds = 0;                     ///< part of it: for the first micro-batch
     std::optional<double> teacher_busy_seconds;  ///< empty without a teacher
     FetchCounters fetch;
+    std::optional<RolloutCounters> rollout{};
     std::vector<RequestDurations> request_durations;
     std::vector<StageQueue> queues;  ///< of the stages before the recorder
 };

@@ -25,7 +25,7 @@ std::vector<asio::any_io_executor> trainers_of(const GraphExecutors& executors, 
 
 StudentStage::StudentStage(const GraphExecutors& executors, Student& student, BoundedChannel<StagedMicroBatch>& input,
                            TeacherStage& teacher, OptimizerStage& optimizer, RecorderStage& recorder,
-                           const GraphOptions& options, TraceWriter* trace)
+                           const GraphOptions& options, TraceWriter* trace, RolloutStage* rollout)
     : trainers_(trainers_of(executors, options.training)),
       student_(student),
       input_(input),
@@ -34,6 +34,7 @@ StudentStage::StudentStage(const GraphExecutors& executors, Student& student, Bo
       recorder_(recorder),
       options_(options),
       trace_(trace),
+      rollout_(rollout),
       training_(executors.io),
       clock_(Stage::student, options.now) {}
 
@@ -58,6 +59,9 @@ asio::awaitable<void> StudentStage::train_all() {
         tokens_ += sums->positions;
         FinishedStep finished = co_await optimizer_.finish_step(step, *sums, recorder_.rank_figures(tokens_));
         co_await recorder_.record(std::move(finished));
+        if (!cancelled_ && rollout_ != nullptr) {
+            co_await rollout_->on_step_done(step + 1);
+        }
         if (!cancelled_) {
             co_await recorder_.copy_when_due();
         }

@@ -12,6 +12,7 @@
 #include "pipeline/graph/graph_options.hpp"
 #include "pipeline/graph/optimizer_stage.hpp"
 #include "pipeline/graph/recorder_stage.hpp"
+#include "pipeline/graph/rollout_stage.hpp"
 #include "pipeline/graph/stage_clock.hpp"
 #include "pipeline/graph/staging_stage.hpp"
 #include "pipeline/graph/student.hpp"
@@ -22,12 +23,12 @@ namespace distilld {
 
 /// The student stage: trains on staged micro-batches in order, as many at once as there are replicas, and calls
 /// optimizer and recorder at step boundaries, when no training is in progress. All calls on the graph's executor;
-/// training runs on the replicas or on `compute`. `trace` may be null.
+/// training runs on the replicas or on `compute`. `trace` and `rollout` may be null.
 class StudentStage {
   public:
     StudentStage(const GraphExecutors& executors, Student& student, BoundedChannel<StagedMicroBatch>& input,
                  TeacherStage& teacher, OptimizerStage& optimizer, RecorderStage& recorder, const GraphOptions& options,
-                 TraceWriter* trace);
+                 TraceWriter* trace, RolloutStage* rollout = nullptr);
 
     /// Trains to the last step, to the end of the input or to cancel(). Call once.
     boost::asio::awaitable<void> run();
@@ -56,6 +57,7 @@ class StudentStage {
     RecorderStage& recorder_;
     GraphOptions options_;
     TraceWriter* trace_;
+    RolloutStage* rollout_;
     TaskGroup training_;        // a task for each micro-batch that trains
     StepSums sums_;             // of the current step
     std::uint64_t tokens_ = 0;  // input positions of this rank's steps

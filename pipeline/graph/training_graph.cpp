@@ -10,6 +10,7 @@
 #include "pipeline/graph/optimizer_stage.hpp"
 #include "pipeline/graph/plan_stage.hpp"
 #include "pipeline/graph/recorder_stage.hpp"
+#include "pipeline/graph/rollout_stage.hpp"
 #include "pipeline/graph/run_together.hpp"
 #include "pipeline/graph/staging_stage.hpp"
 #include "pipeline/graph/student_stage.hpp"
@@ -32,6 +33,10 @@ std::vector<GraphTeacher> teachers_of(const GraphOptions& options, const GraphHo
         teacher.options.on_event = hooks.on_event;
         scheduler.first = options.steps.first_of(options.first_step);
         scheduler.end = options.steps.first_of(options.total_steps);
+        if (options.rollout) {  // the rollout stage tells how far it has come
+            scheduler.end = scheduler.first;
+            scheduler.growing = options.first_step < options.total_steps;
+        }
         if (!options.training.parallel) {
             take_one_after_the_other(scheduler);
         }
@@ -44,14 +49,18 @@ class StagedTrainingGraph final : public TrainingGraph {
     StagedTrainingGraph(GraphExecutors executors, Student& student, std::shared_ptr<BatchSource> batches,
                         EvaluationSet eval, const GraphOptions& options, GraphHooks hooks, TraceWriter* trace)
         : io_(executors.io),
-          plan_(io_, executors.staging, std::move(batches), trace),
+          plan_(io_, executors.staging, options.rollout ? nullptr : batches, trace),
           decode_(io_, executors.decoding(), executors.decode_threads, trace),
           teacher_(io_, plan_, decode_, teachers_of(options, hooks), trace),
           staging_(executors, student, teacher_, trace),
           optimizer_(executors.compute, student, options.training, options.total_steps, trace, options.now),
+          rollout_(options.rollout ? std::make_unique<RolloutStage>(executors, student, optimizer_, std::move(batches),
+                                                                    plan_, teacher_, options, hooks, trace)
+                                   : nullptr),
           turn_(eval.turn),
           recorder_(executors, student, optimizer_, std::move(eval), options, recorder_hooks(std::move(hooks)), trace),
-          student_(executors, student, staging_.output(), teacher_, optimizer_, recorder_, options, trace) {
+          student_(executors, student, staging_.output(), teacher_, optimizer_, recorder_, options, trace,
+                   rollout_.get()) {
         if (turn_) {
             turn_->set_training(&teacher_);
         }
@@ -70,12 +79,12 @@ class StagedTrainingGraph final : public TrainingGraph {
         co_await asio::this_coro::throw_if_cancelled(false);
         recorder_.start();
         // Each stage ends when its predecessor has ended and its input is used up, or when the run is cancelled.
-        auto stages = run_together(io_, teacher_.run(), staging_.run(), student_.run());
+        auto stages = run_together(io_, run_rollouts(), teacher_.run(), staging_.run(), student_.run());
         std::exception_ptr thrown = co_await thrown_by(std::move(stages));
         const bool whole = recorder_.whole();
         std::optional<Error> error = recorder_.failure();
         if (!error && !whole && !cancelled_) {
-            error = teacher_.failure();
+            error = rollout_ && rollout_->failure() ? rollout_->failure() : teacher_.failure();
         }
         if (thrown) {
             recorder_.cancel();  // a failing run does not wait for disk space
@@ -105,6 +114,9 @@ class StagedTrainingGraph final : public TrainingGraph {
 
     void cancel() override {
         cancelled_ = true;
+        if (rollout_) {
+            rollout_->stop();
+        }
         teacher_.stop();
         staging_.output().close();
         student_.cancel();
@@ -119,6 +131,12 @@ class StagedTrainingGraph final : public TrainingGraph {
     }
 
   private:
+    asio::awaitable<void> run_rollouts() {
+        if (rollout_) {
+            co_await rollout_->run();
+        }
+    }
+
     RecorderHooks recorder_hooks(GraphHooks hooks) {
         RecorderHooks made;
         made.on_event = std::move(hooks.on_event);
@@ -134,7 +152,10 @@ class StagedTrainingGraph final : public TrainingGraph {
     }
 
     std::vector<StageTimes> stage_times() const {
-        std::vector<StageTimes> stages{plan_.times()};
+        std::vector<StageTimes> stages{rollout_ ? rollout_->plan_times() : plan_.times()};
+        if (rollout_) {
+            stages.push_back(rollout_->times());
+        }
         if (teacher_.asks()) {
             stages.push_back(teacher_.times());
             stages.push_back(decode_.times());
@@ -157,6 +178,9 @@ class StagedTrainingGraph final : public TrainingGraph {
             times.fetch.decode_threads = decode_.max_at_once();
             times.request_durations = teacher_.durations();
         }
+        if (rollout_) {
+            times.rollout = rollout_->counters();
+        }
         times.student_waited_seconds = student_.times().wait_input_seconds;
         times.fill_seconds = student_.fill_seconds();
         times.queues = teacher_.queues();
@@ -171,7 +195,8 @@ class StagedTrainingGraph final : public TrainingGraph {
     TeacherStage teacher_;
     StagingStage staging_;
     OptimizerStage optimizer_;
-    std::shared_ptr<TeacherTurn> turn_;  // null: no evaluation asks the teacher
+    std::unique_ptr<RolloutStage> rollout_;  // null: the batches are the dataset's
+    std::shared_ptr<TeacherTurn> turn_;      // null: no evaluation asks the teacher
     RecorderStage recorder_;
     StudentStage student_;
     bool cancelled_ = false;

@@ -8,12 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "distilld_version.hpp"
-#include "net/http_connector.hpp"
-#include "net/tls_context.hpp"
 #include "pipeline/async/abort.hpp"
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/task_group.hpp"
+#include "pipeline/teacher/endpoint_access.hpp"
 #include "pipeline/teacher/head_fetch.hpp"
 #include "pipeline/teacher/probe/teacher_fingerprint.hpp"
 #include "pipeline/teacher/replicas.hpp"
@@ -29,11 +27,6 @@ using Clock = std::chrono::steady_clock;
 
 /// In a comparison, the second replica gets at least this long after the first has answered.
 constexpr std::chrono::nanoseconds kMinSecond = std::chrono::milliseconds(100);
-
-/// Prefixes the error with the endpoint's field in the job spec.
-Error at_endpoint(std::size_t index, const Error& error) {
-    return {error.kind, "/teacher/endpoints/" + std::to_string(index) + ": " + error.message};
-}
 
 /// A size that covers the answers of both.
 AnswerSize larger_of(const AnswerSize& a, const AnswerSize& b) {
@@ -85,47 +78,32 @@ class RemoteTeacher final : public TeacherSource {
             return invalid_input(std::string("/teacher/protocol: '") + to_string(spec.protocol) +
                                  "' has no named tensors, which teachers of samples need");
         }
-        HttpPoolOptions pool_options;
-        pool_options.user_agent = std::string("distilld/") + kVersion;
-        pool_options.idle_limit = options_.idle_limit;
         auto bearer = read_bearer(spec.api_key_env, spec.api_key_file);
         if (!bearer) {
             return bearer.error();
         }
-        pool_options.bearer = options_.bearer.empty() ? std::move(*bearer) : options_.bearer;
-        std::vector<EndpointUrl> urls;
-        for (const std::string& text : spec.endpoints) {
-            auto url = parse_endpoint_url(text, default_path_for(*protocol, spec.model));
-            if (!url) {
-                return at_endpoint(urls.size(), url.error());
-            }
-            if (protocol->complete_path != nullptr) {
-                url->path = protocol->complete_path(std::move(url->path));
-                url->name = url->page(url->path);
-            }
-            urls.push_back(std::move(*url));
+        auto access = make_endpoint_access({.section = "/teacher",
+                                            .endpoints = spec.endpoints,
+                                            .default_path = default_path_for(*protocol, spec.model),
+                                            .complete_path = protocol->complete_path,
+                                            .ca_file = spec.ca_file,
+                                            .bearer = options_.bearer.empty() ? std::move(*bearer) : options_.bearer,
+                                            .idle_limit = options_.idle_limit});
+        if (!access) {
+            return access.error();
         }
-        // Reading the system's certificates takes tens of milliseconds, so they are read only when needed.
-        std::shared_ptr<asio::ssl::context> tls;
-        if (!spec.ca_file.empty() || std::any_of(urls.begin(), urls.end(), [](const auto& url) { return url.tls; })) {
-            auto made = make_tls_client_context({.ca = spec.ca_file});
-            if (!made) {
-                return Error{made.error().kind, "/teacher/ca_file: " + made.error().message};
-            }
-            tls = std::move(*made);
-        }
-        for (const EndpointUrl& url : urls) {
+        for (const EndpointUrl& url : access->urls) {
             auto adapter = protocol->make_adapter({url, spec.model, settings_->buffers, spec.inputs, spec.outputs});
             if (!adapter) {
-                return at_endpoint(replicas_.all().size(), adapter.error());
+                return at_endpoint("/teacher", replicas_.all().size(), adapter.error());
             }
             auto codec = (*adapter)->assumed_codec(settings_->wanted());
             if (!codec) {
                 return codec.error();
             }
             auto traffic = std::make_shared<TrafficCounters>(options_.traffic);
-            auto endpoint = std::make_unique<TeacherEndpoint>(io_, resolver_, url, std::move(*adapter), tls, traffic,
-                                                              pool_options, settings_);
+            auto endpoint = std::make_unique<TeacherEndpoint>(io_, resolver_, url, std::move(*adapter), access->tls,
+                                                              traffic, access->pool, settings_);
             endpoint->set_codec(std::move(*codec));
             replicas_.add(std::move(endpoint), std::move(traffic));
         }

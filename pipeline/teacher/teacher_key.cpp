@@ -28,16 +28,16 @@ Result<std::string> one_line(std::string key, const std::string& what) {
     return key;
 }
 
-Result<std::string> read_variable(const std::string& variable) {
+Result<std::string> read_variable(const std::string& variable, const std::string& section) {
     const char* key = std::getenv(variable.c_str());
     if (key == nullptr || *key == '\0') {
-        return invalid_input("/teacher/api_key_env: the environment variable " + variable + " is not set");
+        return invalid_input(section + "/api_key_env: the environment variable " + variable + " is not set");
     }
-    return one_line(key, "/teacher/api_key_env: the value of " + variable);
+    return one_line(key, section + "/api_key_env: the value of " + variable);
 }
 
-Result<std::string> read_file(const std::string& name) {
-    const std::string what = "/teacher/api_key_file: " + name;
+Result<std::string> read_file(const std::string& name, const std::string& section) {
+    const std::string what = section + "/api_key_file: " + name;
     const char* root = std::getenv(kKeyRootVariable);
     if (root == nullptr || *root == '\0') {
         return invalid_input(what + " cannot be read: there is no folder of keys (distilld serve --key-root DIR, or " +
@@ -73,11 +73,11 @@ Result<std::string> read_file(const std::string& name) {
 
 }  // namespace
 
-Result<std::string> read_bearer(const std::string& variable, const std::string& file) {
+Result<std::string> read_bearer(const std::string& variable, const std::string& file, const std::string& section) {
     if (!file.empty()) {
-        return read_file(file);
+        return read_file(file, section);
     }
-    return variable.empty() ? Result<std::string>(std::string()) : read_variable(variable);
+    return variable.empty() ? Result<std::string>(std::string()) : read_variable(variable, section);
 }
 
 }  // namespace distilld

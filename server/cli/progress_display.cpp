@@ -258,6 +258,12 @@ std::string summary(const FinishedEvent& finished) {
         text += "  teacher hidden  " + percent(last.teacher_hidden_fraction) + "\n";
         text += last.fetch.store ? store_figures(last.fetch) : teacher_figures(last.fetch);
     }
+    if (last.rollout) {
+        const RolloutCounters& rollout = *last.rollout;
+        text += "  rollout         " + count_text(static_cast<double>(rollout.answers)) + " answers of " +
+                formatted("%.1f", rollout.mean_length) + " tokens, " + std::to_string(rollout.cut) +
+                " cut at max_tokens, entropy " + formatted("%.2f nats", rollout.entropy) + "\n";
+    }
     if (!last.bottleneck.empty()) {
         text += "  bottleneck      " + last.bottleneck + "\n";
     }

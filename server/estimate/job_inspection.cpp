@@ -132,7 +132,8 @@ class Inspector {
         if (!of_teacher) {
             return violate("/teacher/tokenizer", of_teacher.error());
         }
-        found_.rows = rows_of(*choice, *vocabulary, "train", spec_.dataset.train, of_teacher->get());
+        found_.rows = spec_.rollout ? rows_of(*choice, *vocabulary, "prompts", spec_.rollout->prompts)
+                                    : rows_of(*choice, *vocabulary, "train", spec_.dataset.train, of_teacher->get());
         if (!spec_.dataset.eval.empty()) {
             static_cast<void>(rows_of(*choice, *vocabulary, "eval", spec_.dataset.eval, of_teacher->get()));
         }
@@ -154,11 +155,12 @@ class Inspector {
         if (rows) {
             return *rows;
         }
+        const std::string section = field == "prompts" ? "rollout" : "dataset";
         if (rows.error().kind == ErrorKind::cancelled) {
-            found_.not_checked.push_back("dataset." + field + " after its first " +
+            found_.not_checked.push_back(section + "." + field + " after its first " +
                                          std::to_string(kMaxInspectedData >> 20U) + " MiB");
         } else {
-            violate("/dataset/" + field, rows.error());
+            violate("/" + section + "/" + field, rows.error());
         }
         return std::nullopt;
     }

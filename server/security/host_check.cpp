@@ -23,10 +23,10 @@ void check_url(const std::string& text, const std::string& pointer, const HostRu
     }
 }
 
-void check_teacher(const TeacherSpec& teacher, const std::string& section, const HostRule& rule,
-                   api::SpecViolations& found) {
-    for (std::size_t i = 0; i < teacher.endpoints.size(); ++i) {
-        check_url(teacher.endpoints[i], section + "/endpoints/" + std::to_string(i), rule, found);
+void check_endpoints(const std::vector<std::string>& endpoints, const std::string& section, const HostRule& rule,
+                     api::SpecViolations& found) {
+    for (std::size_t i = 0; i < endpoints.size(); ++i) {
+        check_url(endpoints[i], section + "/endpoints/" + std::to_string(i), rule, found);
     }
 }
 
@@ -35,7 +35,10 @@ void check_teacher(const TeacherSpec& teacher, const std::string& section, const
 api::SpecViolations check_hosts(const JobSpec& spec, const HostRule& rule) {
     api::SpecViolations found;
     for (const auto& [name, teacher] : spec.teachers) {
-        check_teacher(teacher, teacher_pointer(name), rule, found);
+        check_endpoints(teacher.endpoints, teacher_pointer(name), rule, found);
+    }
+    if (spec.rollout) {
+        check_endpoints(spec.rollout->endpoints, "/rollout", rule, found);
     }
     const HostRule others;
     check_url(spec.metrics.mlflow_url, "/metrics/mlflow_url", others, found);

@@ -60,8 +60,8 @@ bool same_server(const std::string& one, const std::string& other) {
     return a && b && a->scheme_id() == b->scheme_id() && a->host() == b->host() && port(*a) == port(*b);
 }
 
-/// The operator's keys that the job may have: the keys that it names for its teachers, and those of a sink if the job
-/// writes to the operator's own server.
+/// The operator's keys that the job may have: the keys that it names for its teachers and rollout servers, and those of
+/// a sink if the job writes to the operator's own server.
 std::vector<std::string> allowed_keys(const JobSpec* spec) {
     std::vector<std::string> keys;
     if (spec == nullptr) {
@@ -69,6 +69,9 @@ std::vector<std::string> allowed_keys(const JobSpec* spec) {
     }
     for (const auto& [name, teacher] : spec->teachers) {
         keys.push_back(teacher.api_key_env);
+    }
+    if (spec->rollout) {
+        keys.push_back(spec->rollout->api_key_env);
     }
     if (same_server(spec->metrics.mlflow_url, environment_variable("MLFLOW_TRACKING_URI").value_or(""))) {
         keys.insert(keys.end(), {"MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"});

@@ -22,6 +22,7 @@
 #include "base/this_machine.hpp"
 #include "pipeline/async/abort.hpp"
 #include "pipeline/async/run_on.hpp"
+#include "pipeline/data/prompt_dataset.hpp"
 #include "pipeline/graph/evaluation.hpp"
 #include "pipeline/graph/space_wait.hpp"
 #include "server/worker/eval/eval_program.hpp"
@@ -76,7 +77,7 @@ ProgressEvent last_figures(const ProgressEvent& last) {
     return figures;
 }
 
-GraphOptions graph_options(const PreparedRun& run, std::uint32_t decode_threads) {
+GraphOptions graph_options(PreparedRun& run, std::uint32_t decode_threads) {
     GraphOptions options;
     options.training = run.spec.training;
     options.first_step = run.resumed.step;
@@ -88,6 +89,9 @@ GraphOptions graph_options(const PreparedRun& run, std::uint32_t decode_threads)
     options.resumed_from = run.resumed_from;
     options.teachers = graph_teachers(run.teachers, run.spec, decode_threads);
     share_teachers(run, options.teachers);
+    if (run.rollout) {
+        options.rollout = rollout_options(run, decode_threads);
+    }
     options.program_every_steps = run.spec.eval.every_steps;
     options.host = run.ranks == nullptr ? std::string() : host_name();
     return options;
@@ -156,9 +160,10 @@ std::unique_ptr<TrainingGraph> make_graph(PreparedRun& run, GraphExecutors execu
     const TrainingSpec& training = run.spec.training;
     BatchPlan plan = batch_plan(run);
     const auto slice = own_slice(run);
+    auto rows = run.rollout ? with_room_for_answers(run.dataset, run.spec.rollout->max_tokens) : run.dataset;
     auto batches = run.mixed
                        ? std::make_shared<BatchSource>(run.mixed, std::move(plan), training.micro_batches, slice)
-                       : std::make_shared<BatchSource>(run.dataset, std::move(plan), training.micro_batches, slice);
+                       : std::make_shared<BatchSource>(std::move(rows), std::move(plan), training.micro_batches, slice);
     GraphHooks hooks = graph_hooks(run, executors, std::move(emit));
     GraphOptions options = graph_options(run, executors.decode_threads);
     EvaluationSet eval = run.follows() ? EvaluationSet() : evaluation_set(run, executors.decode_threads);
@@ -271,6 +276,9 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
         for (const ConnectedTeacher& teacher : *teachers) {
             co_await end_teacher(*teacher.source);
         }
+    }
+    if (run.rollout) {
+        co_await end_rollouts(run, executors.disk, outcome && !outcome->cancelled);
     }
     co_await end_host_teachers(run);  // no rank needs more answers: all have ended the last step
     if (!outcome) {

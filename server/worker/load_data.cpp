@@ -50,7 +50,7 @@ ExportTokenizer settle_tokenizer(PreparedRun& run, const TokenizerChoice& choice
     return exported;
 }
 
-Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
+Result<void> load_rows_of(PreparedRun& run, const DataReading& reading) {
     const JobSpec& spec = run.spec;
     if (spec.names_teachers()) {
         Result<std::shared_ptr<const MixedDataset>> mixed = load_mixed_rows(reading, "train", spec.dataset.train, true);
@@ -66,7 +66,7 @@ Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
         run.dataset = run.mixed;
         return {};
     }
-    Result<std::shared_ptr<const Dataset>> train = load_rows(reading, "train", spec.dataset.train);
+    Result<std::shared_ptr<const Dataset>> train = load_training_rows(reading);
     if (!train) {
         return train.error();
     }
@@ -136,7 +136,7 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
                               cancelled,
                               run.tokens.get(),
                               on_warning};
-    if (Result<void> loaded = load_training_rows(run, reading); !loaded) {
+    if (Result<void> loaded = load_rows_of(run, reading); !loaded) {
         return loaded.error();
     }
     Result<std::string> hash = tokenizer_hash(run.dataset->has_text(), *choice);

@@ -111,6 +111,9 @@ class Preparation {
             }
             co_await ask_about_held_out(run_, executors_, emit_);
         }
+        if (Result<void> prepared = co_await prepare_rollouts(run_, executors_, control_, emit_); !prepared) {
+            co_return prepared;
+        }
         auto opening = on(executors_.disk, [this, resume] { return open_run_sinks(run_, resume, emit_); });
         if (Result<void> opened = co_await std::move(opening); !opened) {
             co_return opened;

@@ -25,6 +25,7 @@
 #include "server/teacher/host_teacher.hpp"
 #include "server/worker/emit_event.hpp"
 #include "server/worker/orders.hpp"
+#include "server/worker/rollout/rollout_run.hpp"
 #include "server/worker/teacher/teacher_connection.hpp"
 #include "server/worker/text_samples.hpp"
 
@@ -49,6 +50,7 @@ struct PreparedRun {
     std::vector<ConnectedTeacher> teachers{};          ///< in the order of the spec; empty: none needed
     std::vector<ConnectedTeacher> of_held_out{};       ///< asked by evaluations, in the same order; empty: nobody
     std::shared_ptr<TeacherTurn> turn{};               ///< shared by training and evaluation
+    std::unique_ptr<RolloutRun> rollout{};             ///< null: no step is left, or the job has no /rollout
     RunState resumed;                                  ///< step 0: a first run
     std::string resumed_from;                          ///< folder of its checkpoint; empty: a first run
     std::uint32_t planned_batch_size = 0;              ///< planned_batch_size() of that checkpoint; 0: a first run

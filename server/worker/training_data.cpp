@@ -19,6 +19,8 @@ namespace distilld {
 
 namespace {
 
+constexpr const char* kPromptsField = "/rollout/prompts";
+
 DatasetOptions options_of(const DataReading& reading, const std::string& pointer) {
     const DatasetSpec& spec = reading.spec.dataset;
     const std::uint32_t threads = reading.spec.training.threads;
@@ -33,6 +35,11 @@ DatasetOptions options_of(const DataReading& reading, const std::string& pointer
     options.tokenizer_folder = reading.choice.folder.string();
     options.threads = threads != 0 ? threads : core_count();
     options.cache = reading.cache;
+    if (pointer == kPromptsField) {
+        options.prompts = true;
+        options.sequence_length = reading.spec.rollout->max_prompt_tokens;
+        options.overflow = Overflow::error;
+    }
     const bool held_out = pointer == "/dataset/eval";
     options.teacher_tokenizer = held_out && !reading.spec.eval.ask_teacher ? nullptr : reading.teacher;
     options.keeps_labels = held_out;
@@ -72,6 +79,12 @@ void tell_of_loss(const Dataset& rows, const DataReading& reading, const std::st
 
 }  // namespace
 
+Result<std::shared_ptr<const Dataset>> load_training_rows(const DataReading& reading) {
+    const JobSpec& spec = reading.spec;
+    return spec.rollout ? load_rows(reading, "prompts", spec.rollout->prompts)
+                        : load_rows(reading, "train", spec.dataset.train);
+}
+
 std::string shown(const std::vector<std::string>& files) {
     return files.size() == 1 ? files.front() : std::to_string(files.size()) + " files";
 }
@@ -103,7 +116,7 @@ Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const DataReading& r
 
 Result<std::shared_ptr<const Dataset>> load_rows(const DataReading& reading, const std::string& field,
                                                  const std::vector<std::string>& entries) {
-    const std::string pointer = "/dataset/" + field;
+    const std::string pointer = field == "prompts" ? kPromptsField : "/dataset/" + field;
     const auto files = find_data_files(entries, pointer);
     if (!files) {
         return files.error();

@@ -28,10 +28,13 @@ struct DataReading {
     std::function<void(const std::string&)> on_warning{};  ///< called when rows have much less than was read
 };
 
-/// Reads the files that `entries` name (see find_data_files()); `field` (train, eval) names them in errors. Uses as
-/// many threads as the student, or one per core. Any thread; reads the disk.
+/// Reads the files that `entries` name (see find_data_files()); `field` (train, eval, prompts) names them in errors.
+/// Uses as many threads as the student, or one per core. Any thread; reads the disk.
 [[nodiscard]] Result<std::shared_ptr<const Dataset>> load_rows(const DataReading& reading, const std::string& field,
                                                                const std::vector<std::string>& entries);
+
+/// The rows of /dataset/train, or the prompts of /rollout.
+[[nodiscard]] Result<std::shared_ptr<const Dataset>> load_training_rows(const DataReading& reading);
 
 /// For messages.
 [[nodiscard]] std::string shown(const std::vector<std::string>& files);

@@ -1,3 +1,4 @@
+#include <functional>
 #include <map>
 
 #include "server/jobs/metrics/metric_row_parts.hpp"
@@ -45,6 +46,17 @@ auto of_alignment(Value value) {
                : has_teacher   ? MetricSamples(1.0)
                                : MetricSamples();
     };
+}
+
+template <class Value>
+auto of_rollout(Value value) {
+    return [value](const JobRun& run) {
+        return run.progress.rollout ? MetricSamples(std::invoke(value, *run.progress.rollout)) : MetricSamples();
+    };
+}
+
+double cut_share(const RolloutCounters& rollout) {
+    return rollout.answers == 0 ? 0 : static_cast<double>(rollout.cut) / static_cast<double>(rollout.answers);
 }
 
 double aligned_share(const AlignmentCounters& alignment) {
@@ -100,6 +112,16 @@ std::vector<MetricRow<JobRun>> teacher_metric_rows() {
             "Share of the teacher's probability at those positions that is on named tokens of the student. 1 for a "
             "teacher with the student's tokenizer.",
             gauge, {"job_id"}, of_alignment([](const AlignmentCounters& counters) { return counters.mapped_mass; })),
+        Row("distilld_job_rollout_answers_total", "Answers of an active job's student to prompts.", counter, {"job_id"},
+            of_rollout(&RolloutCounters::answers)),
+        Row("distilld_job_rollout_tokens_total", "Tokens of the answers of an active job's student.", counter,
+            {"job_id"}, of_rollout(&RolloutCounters::tokens)),
+        Row("distilld_job_rollout_cut_ratio", "Share of the answers that ended at rollout.max_tokens.", gauge,
+            {"job_id"}, of_rollout(cut_share)),
+        Row("distilld_job_rollout_mean_tokens", "Mean length of the answers, in tokens.", gauge, {"job_id"},
+            of_rollout(&RolloutCounters::mean_length)),
+        Row("distilld_job_rollout_entropy_nats", "Mean negative log-probability of the tokens that the student drew.",
+            gauge, {"job_id"}, of_rollout(&RolloutCounters::entropy)),
         Row("distilld_teacher_endpoint_in_flight", "Requests of an active job in flight to one endpoint.", gauge,
             {"endpoint", "job_id"}, by_endpoint(&EndpointCounters::in_flight)),
         Row("distilld_teacher_endpoint_limit", "Limit of requests of an active job in flight to one endpoint.", gauge,

@@ -22,7 +22,6 @@
 #include "pipeline/teacher/document_teacher.hpp"
 #include "pipeline/teacher/lazy_teacher.hpp"
 #include "pipeline/teacher/probe/teacher_fingerprint.hpp"
-#include "pipeline/teacher/remote_teacher.hpp"
 #include "pipeline/teacher/store_teacher.hpp"
 #include "server/worker/run_folders.hpp"
 #include "server/worker/teacher/teacher_vocabulary.hpp"
@@ -128,10 +127,9 @@ class Connection {
     Result<std::unique_ptr<TeacherSource>> remote() {
         const TeacherSpec& spec = wish_.spec;
         RemoteTeacherOptions options;
-        const char* listed = std::getenv(kTeacherHostsVariable);
-        auto hosts = HostRule::parse(listed != nullptr ? listed : "");
+        Result<HostRule> hosts = teacher_hosts();
         if (!hosts) {
-            return Error{hosts.error().kind, std::string(kTeacherHostsVariable) + ": " + hosts.error().message};
+            return hosts.error();
         }
         options.hosts = wish_.bearer.empty() ? std::move(*hosts) : HostRule();  // another rank is on this host
         options.bearer = wish_.bearer;
@@ -402,6 +400,15 @@ asio::awaitable<Result<ConnectedTeacher>> connect_teacher(TeacherWish wish, Grap
     Connection connection(std::move(wish), std::move(executors), control, std::move(emit));
     Result<ConnectedTeacher> connected = co_await connection.endpoints_or_store();
     co_return by_document(fit_to_student(std::move(connected), spec, data, tell), data, std::move(on_first));
+}
+
+Result<HostRule> teacher_hosts() {
+    const char* listed = std::getenv(kTeacherHostsVariable);
+    Result<HostRule> hosts = HostRule::parse(listed != nullptr ? listed : "");
+    if (!hosts) {
+        return Error{hosts.error().kind, std::string(kTeacherHostsVariable) + ": " + hosts.error().message};
+    }
+    return hosts;
 }
 
 TeacherStageOptions teacher_stage_options(const TeacherSpec& teacher, const TeacherSource& source,

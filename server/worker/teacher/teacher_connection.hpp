@@ -10,6 +10,7 @@
 #include "models/serving/local_teacher.hpp"
 #include "pipeline/graph/graph_options.hpp"
 #include "pipeline/store/store_writer.hpp"
+#include "pipeline/teacher/remote_teacher.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
 #include "server/worker/emit_event.hpp"
 #include "server/worker/orders.hpp"
@@ -53,6 +54,9 @@ boost::asio::awaitable<Result<ConnectedTeacher>> connect_teacher(TeacherWish wis
 /// /teacher/store.
 [[nodiscard]] Result<std::shared_ptr<StoreWriter>> open_writer(const TeacherSpec& spec, const StoredData& data,
                                                                const TeacherInfo& info, StoreWriterOptions options);
+
+/// The hosts that the operator allows a job's endpoints to have.
+[[nodiscard]] Result<HostRule> teacher_hosts();
 
 /// The schedule of requests with this number of rows and columns, when `decode_threads` decode their answers.
 [[nodiscard]] TeacherStageOptions teacher_stage_options(const TeacherSpec& teacher, const TeacherSource& source,

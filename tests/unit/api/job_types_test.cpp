@@ -177,7 +177,7 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
         R"("outcomes":{"success":3},"retries":0,"hedges":0,"hedge_wins":0,"breaker_openings":0,"tokens":0,)"
         R"("tokens_per_second":0,)"
         R"("bytes_sent":0,"bytes_received":0,"latency_seconds":0}],"store":null,"teachers":[],)"
-        R"("head":{"bytes":0,"seconds":0},"alignment":null},"nonfinite_steps":0,"ranks":[]})")
+        R"("head":{"bytes":0,"seconds":0},"alignment":null},"rollout":null,"nonfinite_steps":0,"ranks":[]})")
         << "and neither durations nor measures, which are for the metrics";
     EXPECT_EQ(to_text(json.at("checkpoints")), R"([{"step":5,"folder":"/out/checkpoints/step-5","seconds":0.25,)"
                                                R"("created_at":"2026-01-01T00:00:02.000Z","bytes":4096}])");

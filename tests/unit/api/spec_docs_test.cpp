@@ -49,11 +49,11 @@ TEST(SpecDocs, AnotherTableIsSeen) {
 
 TEST(SpecDocs, WhatStandsAroundStays) {
     const auto text = with_job_spec_schema(
-        "before\n    # JobSpec, by distilld-spec-docs\nstale lines\n    # end of JobSpec\nafter\n", spec_table());
+        "before\n    # JobSpec, by distilld-spec-docs\nold lines\n    # end of JobSpec\nafter\n", spec_table());
     ASSERT_TRUE(text);
     EXPECT_THAT(*text, ::testing::StartsWith("before\n    # JobSpec, by distilld-spec-docs\n    JobSpec:\n"));
     EXPECT_THAT(*text, ::testing::EndsWith("    # end of JobSpec\nafter\n"));
-    EXPECT_THAT(*text, Not(HasSubstr("stale")));
+    EXPECT_THAT(*text, Not(HasSubstr("old lines")));
 }
 
 TEST(SpecDocs, AMissingMarkerIsAnError) {

@@ -48,6 +48,12 @@ std::vector<Override> place_of(const SpecField& field) {
             return {{optional, "{}"}};
         }
     }
+    if (field.section() == "/rollout") {
+        return {{"/rollout", R"({"endpoints": ["http://b:1"], "prompts": ["p.jsonl"]})"},
+                {"/student/lora", "{}"},
+                {"/dataset/train", "null"},
+                {"/dataset/sequence_length", "1048576"}};
+    }
     if (field.pointer == "/student/quantize_modules") {
         return {{"/student/quantization", "ternary"}};
     }

@@ -268,7 +268,7 @@ TEST_F(TrainingGraphTest, AResumeAtTheEndEvaluatesAndSaysWhatTheLastStepSaid) {
         return log != nullptr && log->message == "all 5 steps were done before: nothing left to train";
     };
     EXPECT_EQ(std::ranges::count_if(run.events, said), 1);
-    EXPECT_EQ(outcome.last.stages.size(), kStageNames.size() - 2) << "all but teacher and decode";
+    EXPECT_EQ(outcome.last.stages.size(), kStageNames.size() - 3) << "all but rollout, teacher and decode";
     EXPECT_DOUBLE_EQ(*outcome.eval_loss, 2.0);
     EXPECT_EQ(outcome.checkpoint, "step-00000005");
     EXPECT_NE(outcome.final_snapshot, nullptr);

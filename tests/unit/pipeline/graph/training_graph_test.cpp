@@ -38,7 +38,9 @@ TEST_F(TrainingGraphTest, TrainsInOrderWhateverTheOrderOfAnswers) {
     for (const StageTimes& stage : (*run.outcome)->last.stages) {
         stages.push_back(stage.stage);
     }
-    EXPECT_EQ(stages, std::vector<std::string>(kStageNames.begin(), kStageNames.end()));
+    std::vector<std::string> expected(kStageNames.begin(), kStageNames.end());
+    std::erase(expected, stage_name(Stage::rollout));
+    EXPECT_EQ(stages, expected);
 }
 
 TEST_F(TrainingGraphTest, SequentialModeIsTheSameGraphWithOneInFlight) {

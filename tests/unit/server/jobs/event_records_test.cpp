@@ -33,7 +33,7 @@ TEST(EventRecords, KeepOfProgressWhatAHistoryNeeds) {
               R"("loss":2.34567,"kd_loss":0,)"
               R"("ce_loss":0,"grad_norm":0,"learning_rate":0,"stall_fraction":0,"teacher_hidden_fraction":0,)"
               R"("bottleneck":"","nonfinite_steps":0,"fetch":{"in_flight":4,"concurrency":0,"buffered":0,"retries":2,)"
-              R"("hedges":0,"store":null}}})");
+              R"("hedges":0,"store":null},"rollout":null}})");
 }
 
 TEST(EventRecords, HoldTheFieldsOfTheOtherEvents) {

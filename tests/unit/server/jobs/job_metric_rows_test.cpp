@@ -121,6 +121,27 @@ TEST(JobMetricRows, HowATeacherWithOtherTokensFitsIsShown) {
     EXPECT_EQ(sample(text, R"(distilld_job_teacher_mapped_mass_ratio{job_id="j"})"), 0.625);
 }
 
+TEST(JobMetricRows, WhatAStudentWritesIsShown) {
+    const auto metrics = std::make_shared<JobMetrics>();
+    metrics->run_started("j");
+    ProgressEvent event;
+    event.step = 1;
+    metrics->progress("j", event);
+    EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_job_rollout_tokens_total{"))) << "there are no rollouts";
+    event.step = 2;
+    event.rollout = RolloutCounters{8, 40, 2, 5, 1.5};
+    metrics->progress("j", event);
+    const auto text = metrics->text();
+    const auto of = [&text](const std::string& name) {
+        return sample(text, "distilld_job_rollout_" + name + R"({job_id="j"})");
+    };
+    EXPECT_EQ(of("answers_total"), 8);
+    EXPECT_EQ(of("tokens_total"), 40);
+    EXPECT_EQ(of("cut_ratio"), 0.25);
+    EXPECT_EQ(of("mean_tokens"), 5);
+    EXPECT_EQ(of("entropy_nats"), 1.5);
+}
+
 TEST(JobMetricRows, EachOfSeveralRanksIsShownForItself) {
     const auto metrics = std::make_shared<JobMetrics>();
     metrics->run_started("j");

@@ -24,6 +24,7 @@ JobSpec spec_of_a_run() {
     spec.student.dtype = Dtype::bf16;
     spec.student.lora.emplace();
     spec.placement.emplace();
+    spec.rollout.emplace();
     spec.dataset.train = {"data.jsonl"};
     spec.dataset.sequence_length = 8;
     spec.teachers[""].endpoints = {"http://teacher:1"};
@@ -152,7 +153,8 @@ TEST(ResumeIdentity, WhatDecidesWeightsIsWhatTheUpdatesAreMadeOf) {
                     "/teacher/protocol", "/teacher/top_k", "/teacher/targets", "/teacher/store_format",
                     "/teacher/store_values", "/teacher/store_p", "/teacher/store_samples", "/dataset/format",
                     "/dataset/sequence_length", "/dataset/packing", "/dataset/completion_only_loss", "/dataset/shuffle",
-                    "/dataset/shuffle_block_rows", "/training/batch_size", "/training/micro_batches",
+                    "/dataset/shuffle_block_rows", "/rollout/max_prompt_tokens", "/rollout/max_tokens",
+                    "/rollout/temperature", "/rollout/staleness", "/training/batch_size", "/training/micro_batches",
                     "/training/learning_rate", "/training/lr_scheduler_type", "/training/warmup_steps",
                     "/training/warmup_ratio", "/training/weight_decay", "/training/max_grad_norm",
                     "/training/adam_beta1", "/training/adam_beta2", "/training/adam_epsilon", "/training/optimizer",

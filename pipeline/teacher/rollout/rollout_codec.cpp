@@ -1,0 +1,202 @@
+#include "pipeline/teacher/rollout/rollout_codec.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace distilld {
+
+namespace od = simdjson::ondemand;
+
+namespace {
+
+/// Maximum JSON bytes per token of an answer: its id, text (twice) and log-probability (twice).
+constexpr std::uint64_t kTokenBytes = 2048;
+constexpr std::uint64_t kEnvelopeBytes = 65536;
+
+struct RolloutStorage {
+    std::vector<std::int32_t> ids;
+    std::vector<float> values;
+    std::vector<std::uint8_t> mask;
+};
+
+ArrayView view_of(ElementType type, const auto& values) {
+    return {type, std::as_bytes(std::span(values))};
+}
+
+Rollout read_choice(od::object choice) {
+    Rollout rollout;
+    for (auto field : choice) {
+        const std::string_view key = field.unescaped_key();
+        if (key == "token_ids") {
+            rollout.ids = json_numbers<std::int32_t, std::int64_t>(field.value(), "'token_ids'");
+        } else if (key == "logprobs") {
+            od::object told;
+            if (field.value().get_object().get(told) == simdjson::SUCCESS) {
+                od::value values;
+                if (told.find_field_unordered("token_logprobs").get(values) == simdjson::SUCCESS) {
+                    rollout.log_probabilities = json_numbers<float, double>(values, "'token_logprobs'");
+                }
+            }
+        }
+    }
+    return rollout;
+}
+
+void append_numbers(std::string& json, std::span<const std::int32_t> numbers) {
+    json += '[';
+    for (const std::int32_t number : numbers) {
+        json += std::to_string(number);
+        json += ',';
+    }
+    json.back() = ']';
+}
+
+}  // namespace
+
+Result<std::vector<RequestPart>> RolloutCodec::plan_requests(const TokenBatch& tokens) const {
+    return split_rows(tokens, {.max_rows = 1});
+}
+
+HttpRequest RolloutCodec::request(const std::string& model, std::span<const std::int32_t> prompt, std::uint64_t seed,
+                                  double temperature, std::uint32_t max_tokens) const {
+    auto body = std::make_shared<std::string>();
+    *body = R"({"model":")" + model + R"(","prompt":)";
+    append_numbers(*body, prompt);
+    *body += R"(,"max_tokens":)" + std::to_string(max_tokens) + R"(,"temperature":)" + std::to_string(temperature) +
+             R"(,"seed":)" + std::to_string(seed) + R"(,"logprobs":0,"return_token_ids":true})";
+    HttpRequest request;
+    request.target = options_.target;
+    request.content_type = kJsonContentType;
+    request.body = std::move(body);
+    request.response_limit = kEnvelopeBytes + kTokenBytes * max_tokens;
+    return request;
+}
+
+Result<HttpRequest> RolloutCodec::make_request(const TokenBatch& tokens, const RequestPart& part) const {
+    const std::uint32_t row = part.first_row;
+    const std::span all(tokens.input_ids);
+    const auto prompt = all.subspan(std::size_t{row} * tokens.columns, static_cast<std::size_t>(tokens.lengths[row]));
+    const std::uint64_t seed = options_.plan.seed_of(tokens.number, row, tokens.row_ids[row]);
+    return request(model(options_.plan.version_of(tokens.number)), prompt, seed, options_.temperature,
+                   options_.max_tokens);
+}
+
+Result<Rollout> RolloutCodec::read(const HttpResponse& response, std::uint32_t max_tokens) const {
+    const auto take = [max_tokens](od::document& document) {
+        Rollout rollout;
+        std::size_t choices = 0;
+        for (auto choice : json_array(document.find_field_unordered("choices"), "'choices'")) {
+            rollout = read_choice(choice.get_object());
+            ++choices;
+        }
+        if (choices != 1) {
+            fail_answer("'choices' has " + std::to_string(choices) + " entries, expected 1");
+        }
+        if (rollout.ids.empty()) {
+            fail_answer("the answer has no 'token_ids': the server ignored 'return_token_ids'");
+        }
+        if (rollout.ids.size() > max_tokens) {
+            fail_answer("the answer has " + std::to_string(rollout.ids.size()) + " tokens, at most " +
+                        std::to_string(max_tokens) + " were asked for");
+        }
+        if (rollout.log_probabilities.size() != rollout.ids.size()) {
+            fail_answer("'logprobs.token_logprobs' has " + std::to_string(rollout.log_probabilities.size()) +
+                        " entries for " + std::to_string(rollout.ids.size()) + " tokens");
+        }
+        return rollout;
+    };
+    if (!response.body) {
+        return teacher_error("the answer is empty");
+    }
+    return read_json_answer(*response.body, *parsers_, take);
+}
+
+Result<TeacherTargets> RolloutCodec::decode(const HttpResponse& response, const TokenBatch& tokens,
+                                            const RequestPart& part) const {
+    const Result<Rollout> rollout = read(response, options_.max_tokens);
+    if (!rollout) {
+        return Error{rollout.error().kind,
+                     "sequence " + std::to_string(part.first_row) + ": " + rollout.error().message};
+    }
+    return targets_of(std::span(&*rollout, 1), std::span(&tokens.lengths[part.first_row], 1), part.columns);
+}
+
+AnswerSize RolloutCodec::answer_size(std::uint32_t rows, std::uint32_t columns) const {
+    AnswerSize size;
+    size.max_wire_bytes = rows * (kEnvelopeBytes + kTokenBytes * options_.max_tokens);
+    size.held_bytes = std::uint64_t{rows} * columns * (sizeof(std::int32_t) + sizeof(float) + 1);
+    size.decode_bytes = size.held_bytes;
+    return size;
+}
+
+TeacherTargets targets_of(std::span<const Rollout> rollouts, std::span<const std::int32_t> prompts,
+                          std::uint32_t columns) {
+    const std::size_t positions = rollouts.size() * columns;
+    auto storage = std::make_shared<RolloutStorage>();
+    storage->ids.resize(positions);
+    storage->values.resize(positions);
+    storage->mask.resize(positions);
+    for (std::size_t row = 0; row < rollouts.size(); ++row) {
+        const auto [ids, values] = std::pair(std::span(rollouts[row].ids), std::span(rollouts[row].log_probabilities));
+        const std::size_t first = row * columns + static_cast<std::size_t>(prompts[row]) - 1;
+        std::ranges::copy(ids, storage->ids.begin() + static_cast<std::ptrdiff_t>(first));
+        std::ranges::copy(values, storage->values.begin() + static_cast<std::ptrdiff_t>(first));
+        std::fill_n(storage->mask.begin() + static_cast<std::ptrdiff_t>(first), ids.size(), std::uint8_t{1});
+    }
+    TeacherTargets targets;
+    targets.rows = static_cast<std::uint32_t>(rollouts.size());
+    targets.columns = columns;
+    targets.width = 1;
+    targets.ids = view_of(ElementType::i32, storage->ids);
+    targets.values = view_of(ElementType::f32, storage->values);
+    targets.loss_mask = view_of(ElementType::u8, storage->mask);
+    targets.held_bytes = positions * (sizeof(std::int32_t) + sizeof(float) + 1);
+    targets.owner = std::move(storage);
+    return targets;
+}
+
+std::vector<Rollout> rollouts_of(const TeacherTargets& targets, std::span<const std::int32_t> prompts) {
+    std::vector<Rollout> rollouts(targets.rows);
+    for (std::uint32_t row = 0; row < targets.rows; ++row) {
+        const std::size_t begin = std::size_t{row} * targets.columns;
+        for (std::size_t at = begin + static_cast<std::size_t>(prompts[row]) - 1; at < begin + targets.columns; ++at) {
+            if (targets.loss_mask.bytes[at] == std::byte{0}) {
+                break;
+            }
+            std::int32_t id = 0;
+            float value = 0;
+            std::memcpy(&id, targets.ids.bytes.data() + at * sizeof id, sizeof id);
+            std::memcpy(&value, targets.values.bytes.data() + at * sizeof value, sizeof value);
+            rollouts[row].ids.push_back(id);
+            rollouts[row].log_probabilities.push_back(value);
+        }
+    }
+    return rollouts;
+}
+
+TokenBatch answered_batch(const TokenBatch& prompts, std::span<const Rollout> rollouts) {
+    TokenBatch batch;
+    batch.number = prompts.number;
+    batch.rows = prompts.rows;
+    batch.row_ids = prompts.row_ids;
+    for (std::uint32_t row = 0; row < prompts.rows; ++row) {
+        batch.lengths.push_back(prompts.lengths[row] + static_cast<std::int32_t>(rollouts[row].ids.size()) - 1);
+        batch.columns = std::max(batch.columns, static_cast<std::uint32_t>(batch.lengths.back()));
+        batch.target_tokens += rollouts[row].ids.size();
+    }
+    const std::size_t positions = std::size_t{batch.rows} * batch.columns;
+    batch.input_ids.assign(positions, 0);
+    batch.labels.assign(positions, kIgnoredLabel);
+    for (std::uint32_t row = 0; row < prompts.rows; ++row) {
+        const std::vector<std::int32_t>& answer = rollouts[row].ids;
+        const auto asked = prompts.input_ids.begin() + std::ptrdiff_t{row} * prompts.columns;
+        const auto begin = std::ptrdiff_t{row} * batch.columns;
+        const auto behind = std::copy(asked, asked + prompts.lengths[row], batch.input_ids.begin() + begin);
+        std::copy(answer.begin(), answer.end() - 1, behind);
+        std::ranges::copy(answer, batch.labels.begin() + begin + prompts.lengths[row] - 1);
+    }
+    return batch;
+}
+
+}  // namespace distilld
