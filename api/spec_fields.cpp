@@ -170,7 +170,8 @@ std::vector<SpecField> dataset_fields() {
         {.pointer = "/dataset/completion_only_loss",
          .kind = make_boolean(&DatasetSpec::completion_only_loss),
          .decides_weights = yes,
-         .help = "train on the completion of `{\"prompt\", \"completion\"}` lines only; false: on the prompt too",
+         .help = "train on the completion of `{\"prompt\", \"completion\"}` and Alpaca lines only; false: on the "
+                 "prompt too",
          .also_known_as = {"assistant_only_loss", "train_on_inputs"}},
         {.pointer = "/dataset/shuffle",
          .kind = make_choice(&DatasetSpec::shuffle, kEnumNames<Shuffle>),

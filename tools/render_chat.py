@@ -3,8 +3,9 @@
 
 Reads lines {"messages": […]} and {"prompt": […], "completion": […]} (lists of turns, as TRL has them; with "tools" and
 "chat_template_kwargs" where the template takes them) and writes {"input_ids": […], "labels": […]}: -100 where nothing
-is to be learnt. Other lines go through as they are; "teacher" is kept. "teacher_prompt", a list of turns beside
-"prompt", becomes "teacher_input_ids": with the completion, what the teacher reads instead.
+is to be learnt. Rows of ShareGPT ("conversations") and Alpaca ("instruction", "input", "output") become such messages.
+Other lines go through as they are; "teacher" is kept. "teacher_prompt", a list of turns beside "prompt", becomes
+"teacher_input_ids": with the completion, what the teacher reads instead.
 
 Who renders: the chat template of a tokenizer's folder (needs the Python package transformers), or a model server that
 has vLLM's /tokenize (needs nothing). Files ending in .gz and .zst are packed, the latter by the program zstd.
@@ -33,6 +34,8 @@ import urllib.request
 
 NO_LOSS = -100
 ANSWERING = "assistant"
+SHAREGPT_ROLES = {"human": "user", "gpt": ANSWERING, **{role: role for role in ("system", "user", ANSWERING, "tool")}}
+OWN_FORMS = ("messages", "prompt", "completion", "text", "input_ids")
 CHUNK = 64  # lines that are under way at once for each thread that asks a server
 PROGRESS_SECONDS = 10
 TOKENIZER_FILES = (
@@ -73,6 +76,37 @@ class Conversation:
         self.from_messages = messages is not None
         self.extra = dict(line.get("chat_template_kwargs") or {})
         self.tools = line.get("tools") or None
+
+
+def with_messages(line):
+    """The line with "messages", if it is a row of ShareGPT or Alpaca and of none of distilld's own forms."""
+    if any(name in line for name in OWN_FORMS) or not ("conversations" in line or "instruction" in line):
+        return line
+    turns = [("system", line["system"])] if line.get("system") else []
+    if "conversations" in line:
+        if not isinstance(line["conversations"], list):
+            raise BadLineError('"conversations" is not a list of turns')
+        turns += [sharegpt_turn(turn, number) for number, turn in enumerate(line["conversations"])]
+    else:
+        history = line.get("history") or []
+        if not isinstance(history, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in history):
+            raise BadLineError('"history" is not a list of pairs of instruction and output')
+        turns += [turn for said, answer in history for turn in (("user", said), (ANSWERING, answer))]
+        turns.append((ANSWERING, line.get("output")))
+        asked = [line["instruction"], line.get("input") or ""]
+        if not all(isinstance(text, str) for text in [*asked, *(content for _, content in turns)]):
+            raise BadLineError('"instruction", "input" and "output" are to be texts, and so are "system" and "history"')
+        turns.insert(-1, ("user", "\n\n".join(filter(None, asked))))
+    return {**line, "messages": [{"role": role, "content": content} for role, content in turns]}
+
+
+def sharegpt_turn(turn, number):
+    """Role and text of a turn."""
+    if not isinstance(turn, dict) or not isinstance(turn.get("from"), str) or not isinstance(turn.get("value"), str):
+        raise BadLineError(f'turn {number} is not an object with texts "from" and "value"')
+    if turn["from"] not in SHAREGPT_ROLES:
+        raise BadLineError(f'turn {number} is from "{turn["from"]}", expected one of {", ".join(SHAREGPT_ROLES)}')
+    return SHAREGPT_ROLES[turn["from"]], turn["value"]
 
 
 def role_of(turn, number):
@@ -237,6 +271,7 @@ def rendered(renderer, text, learn):
         raise BadLineError(f"is not a JSON object: {error}") from error
     if not isinstance(line, dict):
         raise BadLineError("is not a JSON object")
+    line = with_messages(line)
     if "messages" not in line and not any(isinstance(line.get(name), list) for name in ("prompt", "completion")):
         return text, 0, 0
     conversation = Conversation(line)

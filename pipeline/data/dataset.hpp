@@ -87,11 +87,12 @@ struct DatasetOptions {
 /// Reads JSONL files, one after the other as if they were one (UTF-8, with or without byte order mark, LF or CRLF;
 /// plain or compressed with gzip or zstd; empty lines are skipped):
 ///   {"text": "…"}            needs `tokenizer`
+///   {"instruction": "…", "input": "…", "output": "…"}  needs `tokenizer`, see alpaca_prompt()
 ///   {"input_ids": […]}       with optional "labels" of the same length: labels[i] belongs to input_ids[i] as in
 ///                            transformers, kIgnoredLabel = no loss. Without labels every token is a target.
 ///   {"prompt": "…", "completion": "…"}  needs `tokenizer`, see encode_prompt_completion()
-/// The last two may have a "teacher_prompt" or "teacher_input_ids", see teacher_document.hpp; then all documents must.
-/// With DatasetOptions::teacher_tokenizer, documents are texts without these fields, see align_tokenizers().
+/// The last two may have a "teacher_prompt" or "teacher_input_ids", see teacher_document.hpp; then all documents
+/// must. With DatasetOptions::teacher_tokenizer, documents are texts without these fields, see align_tokenizers().
 /// Other fields are ignored, except an "attention_mask" with zeros, which is refused, and "teacher", see
 /// load_mixed_dataset().
 ///

@@ -4,20 +4,20 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "base/join.hpp"
-#include "base/shell_word.hpp"
 #include "pipeline/core/micro_batch.hpp"
 #include "pipeline/core/spec_sections.hpp"
+#include "pipeline/data/prompt_completion.hpp"
+#include "pipeline/data/render_command.hpp"
 #include "pipeline/data/teacher_document.hpp"
 #include "pipeline/data/teacher_tokenizer.hpp"
+#include "pipeline/data/token_fields.hpp"
 
 namespace distilld {
 
@@ -28,31 +28,19 @@ namespace {
 namespace dom = simdjson::dom;
 
 constexpr std::string_view kAccepted =
-    R"(accepted are {"text": "…"}, {"prompt": "…", "completion": "…"} and {"input_ids": […]} with optional "labels" )"
-    "of the same length";
+    R"(accepted are {"text": "…"}, {"prompt": "…", "completion": "…"}, {"instruction": "…", "output": "…"} and )"
+    R"({"input_ids": […]} with optional "labels" of the same length)";
 
-std::string type_name(dom::element element) {
-    switch (element.type()) {
-        case dom::element_type::ARRAY:
-            return "an array";
-        case dom::element_type::OBJECT:
-            return "an object";
-        case dom::element_type::STRING:
-            return "a string";
-        case dom::element_type::BOOL:
-            return "a boolean";
-        case dom::element_type::NULL_VALUE:
-            return "null";
-        default:
-            return "a number";
-    }
+/// What to do about a file that is one JSON array.
+std::string array_hint(std::string_view line) {
+    return line.starts_with('[') ? "; if the file is an array, jq -c '.[]' makes lines of it" : "";
 }
 
 // The fields that decide the kind of a line. Of two fields with the same name, the first would silently win, so
 // duplicates are refused.
 struct Fields {
     std::optional<dom::element> text, input_ids, labels, attention_mask, messages, prompt, completion, teacher,
-        teacher_prompt, teacher_input_ids;
+        teacher_prompt, teacher_input_ids, conversations, instruction, input, output, system, history;
 };
 
 Result<Fields> collect(dom::object object) {
@@ -70,7 +58,13 @@ Result<Fields> collect(dom::object object) {
                           {"completion", &fields.completion},
                           {"teacher", &fields.teacher},
                           {"teacher_prompt", &fields.teacher_prompt},
-                          {"teacher_input_ids", &fields.teacher_input_ids}};
+                          {"teacher_input_ids", &fields.teacher_input_ids},
+                          {"conversations", &fields.conversations},
+                          {"instruction", &fields.instruction},
+                          {"input", &fields.input},
+                          {"output", &fields.output},
+                          {"system", &fields.system},
+                          {"history", &fields.history}};
     for (const dom::key_value_pair field : object) {
         for (const Name& known : names) {
             if (field.key != known.name) {
@@ -85,18 +79,25 @@ Result<Fields> collect(dom::object object) {
     return fields;
 }
 
-/// The ids of both texts as one, then end_of_text unless they end with it.
-std::vector<std::int32_t> ids_of_pair(const Tokenizer& tokenizer, std::string_view prompt,
-                                      std::string_view completion) {
-    std::string whole;
-    whole.reserve(prompt.size() + completion.size());
-    whole.append(prompt).append(completion);
-    std::vector<std::int32_t> ids = tokenizer.encode(whole);
-    const std::optional<std::int32_t> end = tokenizer.end_of_text();
-    if (end && (ids.empty() || ids.back() != *end)) {
-        ids.push_back(*end);
+bool is_filled(const std::optional<dom::element>& element) {
+    std::string_view text;
+    dom::array turns;
+    if (!element || element->is_null() || (!element->get(text) && text.empty())) {
+        return false;
     }
-    return ids;
+    return element->get(turns) || turns.size() > 0;
+}
+
+/// A conversation is a list of turns, in both of TRL's forms, of ShareGPT, or of Alpaca with what was said before.
+bool is_conversation(const Fields& fields) {
+    if (fields.messages || (fields.prompt && fields.prompt->is_array()) ||
+        (fields.completion && fields.completion->is_array())) {
+        return true;
+    }
+    if (fields.text || fields.prompt || fields.completion || fields.input_ids) {
+        return false;
+    }
+    return fields.conversations || (fields.instruction && (is_filled(fields.system) || is_filled(fields.history)));
 }
 
 class SimdjsonDocumentParser final : public DocumentParser {
@@ -123,11 +124,13 @@ class SimdjsonDocumentParser final : public DocumentParser {
             if (code == simdjson::MEMALLOC) {
                 return invalid_input("is too long: memory ran out");
             }
-            return invalid_input(std::string("is not a JSON object: ") + simdjson::error_message(code));
+            return invalid_input(std::string("is not a JSON object: ") + simdjson::error_message(code) +
+                                 array_hint(line));
         }
         dom::object object;
         if (root.get(object)) {
-            return invalid_input("is " + type_name(root) + ", expected an object: " + std::string(kAccepted));
+            return invalid_input("is " + type_name(root) + ", expected an object: " + std::string(kAccepted) +
+                                 array_hint(line));
         }
         auto fields = collect(object);
         if (!fields) {
@@ -154,9 +157,11 @@ class SimdjsonDocumentParser final : public DocumentParser {
         if (fields->input_ids) {
             return read_ids(*fields, document);
         }
-        if ((fields->text || pair) && fields->labels) {
-            return invalid_input("\"labels\" go with \"input_ids\", not with " +
-                                 std::string(pair ? "\"prompt\"" : "\"text\""));
+        if ((fields->text || pair || fields->instruction) && fields->labels) {
+            return invalid_input("\"labels\" go with \"input_ids\", not with " + std::string(pair ? "\"prompt\""
+                                                                                             : fields->text
+                                                                                                 ? "\"text\""
+                                                                                                 : "\"instruction\""));
         }
         if (pair) {
             return read_pair(*fields, document);
@@ -164,16 +169,13 @@ class SimdjsonDocumentParser final : public DocumentParser {
         if (fields->text) {
             return read_text(*fields->text, document);
         }
+        if (fields->instruction) {
+            return read_alpaca(*fields, document);
+        }
         return invalid_input("has neither \"text\" nor \"input_ids\": " + std::string(kAccepted));
     }
 
   private:
-    /// A conversation is a list of turns, in both of TRL's forms.
-    static bool is_conversation(const Fields& fields) {
-        return fields.messages || (fields.prompt && fields.prompt->is_array()) ||
-               (fields.completion && fields.completion->is_array());
-    }
-
     Result<void> read_teacher(const std::optional<dom::element>& element, Document& document) const {
         const std::vector<std::string>& teachers = options_.teachers;
         std::string_view name = kDefaultTeacher;
@@ -246,7 +248,8 @@ class SimdjsonDocumentParser final : public DocumentParser {
                                  R"( "prompt" and "input_ids": a prompt is {"prompt": "…"} or {"input_ids": […]})");
         }
         if (fields.input_ids) {
-            if (auto read = read_integers("input_ids", *fields.input_ids, false, document.ids); !read) {
+            if (auto read = read_token_ids("input_ids", *fields.input_ids, {options_.vocabulary_size}, document.ids);
+                !read) {
                 return read;
             }
         } else {
@@ -283,18 +286,9 @@ class SimdjsonDocumentParser final : public DocumentParser {
         if (!completion) {
             return completion.error();
         }
-        encode_prompt_completion(*tokenizer_, *prompt, *completion, options_.completion_only_loss, document);
-        document.from_text = true;
-        if (auto checked = check_vocabulary("\"prompt\" and \"completion\" hold", document.ids);
-            !checked || (!fields.teacher_prompt && options_.teacher_tokenizer == nullptr)) {
-            return checked;
-        }
-        if (options_.teacher_tokenizer != nullptr) {
-            Document read;
-            encode_prompt_completion(*options_.teacher_tokenizer->choice.tokenizer, *prompt, *completion,
-                                     options_.completion_only_loss, read);
-            align_tokenizers(document, std::move(read), options_);
-            return {};
+        if (auto encoded = encode_pair(*prompt, *completion, "\"prompt\" and \"completion\"", document);
+            !encoded || !fields.teacher_prompt) {
+            return encoded;
         }
         const Result<std::string_view> teacher_prompt = text_of("teacher_prompt", *fields.teacher_prompt);
         if (!teacher_prompt) {
@@ -306,6 +300,45 @@ class SimdjsonDocumentParser final : public DocumentParser {
             return checked;
         }
         return align(document, "teacher_prompt");
+    }
+
+    /// As Stanford Alpaca's training does.
+    Result<void> read_alpaca(const Fields& fields, Document& document) {
+        if (!fields.output) {
+            return invalid_input("has an \"instruction\" and no \"output\"");
+        }
+        const Result<std::string_view> instruction = text_of("instruction", *fields.instruction);
+        if (!instruction) {
+            return instruction.error();
+        }
+        Result<std::string_view> input = std::string_view();
+        if (fields.input && !fields.input->is_null()) {
+            input = text_of("input", *fields.input);
+        }
+        if (!input) {
+            return input.error();
+        }
+        const Result<std::string_view> output = text_of("output", *fields.output);
+        if (!output) {
+            return output.error();
+        }
+        return encode_pair(alpaca_prompt(*instruction, *input), *output, "\"instruction\" and \"output\"", document);
+    }
+
+    /// `fields`: the names of both, for errors.
+    Result<void> encode_pair(std::string_view prompt, std::string_view completion, const std::string& fields,
+                             Document& document) {
+        encode_prompt_completion(*tokenizer_, prompt, completion, options_.completion_only_loss, document);
+        document.from_text = true;
+        if (auto checked = check_vocabulary(fields + " hold", document.ids);
+            !checked || options_.teacher_tokenizer == nullptr) {
+            return checked;
+        }
+        Document read;
+        encode_prompt_completion(*options_.teacher_tokenizer->choice.tokenizer, prompt, completion,
+                                 options_.completion_only_loss, read);
+        align_tokenizers(document, std::move(read), options_);
+        return {};
     }
 
     /// The string of a text field; an error without a tokenizer.
@@ -338,12 +371,14 @@ class SimdjsonDocumentParser final : public DocumentParser {
     }
 
     Result<void> read_ids(const Fields& fields, Document& document) {
-        if (auto read = read_integers("input_ids", *fields.input_ids, false, document.ids); !read) {
+        if (auto read = read_token_ids("input_ids", *fields.input_ids, {options_.vocabulary_size}, document.ids);
+            !read) {
             return read;
         }
         // Some writers use null for "no labels".
         if (fields.labels && !fields.labels->is_null()) {
-            if (auto read = read_integers("labels", *fields.labels, true, document.labels); !read) {
+            if (auto read = read_token_ids("labels", *fields.labels, {options_.vocabulary_size, true}, document.labels);
+                !read) {
                 return read;
             }
             if (document.labels.size() != document.ids.size()) {
@@ -353,14 +388,15 @@ class SimdjsonDocumentParser final : public DocumentParser {
             document.has_labels = true;
         }
         if (fields.attention_mask) {
-            if (auto checked = check_mask(*fields.attention_mask); !checked) {
+            if (auto checked = check_attention_mask(*fields.attention_mask); !checked) {
                 return checked;
             }
         }
         if (!fields.teacher_input_ids) {
             return {};
         }
-        if (auto read = read_integers("teacher_input_ids", *fields.teacher_input_ids, false, document.teacher_ids);
+        if (auto read = read_token_ids("teacher_input_ids", *fields.teacher_input_ids, {options_.vocabulary_size},
+                                       document.teacher_ids);
             !read) {
             return read;
         }
@@ -370,104 +406,15 @@ class SimdjsonDocumentParser final : public DocumentParser {
         return align(document, "teacher_input_ids");
     }
 
-    Result<void> read_integers(std::string_view name, dom::element element, bool may_be_ignored,
-                               std::vector<std::int32_t>& out) {
-        dom::array array;
-        const std::string quoted = "\"" + std::string(name) + "\"";
-        if (element.get(array)) {
-            return invalid_input(quoted + " is " + type_name(element) + ", expected an array of integers");
-        }
-        for (const dom::element entry : array) {
-            const auto where = [&] { return std::string(name) + "[" + std::to_string(out.size()) + "]"; };
-            std::int64_t value = 0;
-            if (!entry.is_int64() || entry.get(value)) {
-                return invalid_input(where() + " is " + (entry.is_number() ? "no 64-bit integer" : type_name(entry)) +
-                                     ", expected a token id");
-            }
-            if (value == kIgnoredLabel && may_be_ignored) {
-                out.push_back(kIgnoredLabel);
-                continue;
-            }
-            if (value < 0 || value > std::numeric_limits<std::int32_t>::max()) {
-                return invalid_input(where() + " is " + std::to_string(value) + ", not a token id" +
-                                     (may_be_ignored ? " and not -100 (no loss)" : ""));
-            }
-            if (options_.vocabulary_size != 0 && value >= options_.vocabulary_size) {
-                return invalid_input(where() + " is " + std::to_string(value) + ", outside the vocabulary of " +
-                                     std::to_string(options_.vocabulary_size));
-            }
-            out.push_back(static_cast<std::int32_t>(value));
-        }
-        return {};
-    }
-
-    // Padding inside the data would be trained on: rows are padded here, after cutting.
-    static Result<void> check_mask(dom::element element) {
-        dom::array array;
-        if (element.get(array)) {
-            return {};
-        }
-        for (const dom::element entry : array) {
-            std::int64_t value = 0;
-            if (!entry.get(value) && value == 0) {
-                return invalid_input("\"attention_mask\" holds zeros: give the tokens without padding");
-            }
-        }
-        return {};
-    }
-
     const Tokenizer* tokenizer_;
     const DatasetOptions& options_;
     dom::parser parser_;
 };
 
-std::filesystem::path beside(const std::filesystem::path& file) {
-    std::string name = file.filename().string();
-    for (const std::string_view ending : {".gz", ".zst", ".jsonl", ".json"}) {
-        if (name.size() > ending.size() && name.ends_with(ending)) {
-            name.resize(name.size() - ending.size());
-        }
-    }
-    return file.parent_path() / (name + ".ids.jsonl");
-}
-
-/// Path of the program, in an installed package or in a build of this repository.
-std::string script() {
-    constexpr const char* kScript = "tools/render_chat.py";
-    std::error_code failed;
-    const auto folder = std::filesystem::read_symlink("/proc/self/exe", failed).parent_path();
-    for (const char* root : {"../share/doc/distilld", "../../.."}) {
-        const auto file = (folder / root / kScript).lexically_normal();
-        if (!failed && std::filesystem::exists(file, failed)) {
-            return shell_word(file.string());
-        }
-    }
-    return kScript;
-}
-
 }  // namespace
 
 std::unique_ptr<DocumentParser> make_document_parser(const Tokenizer* tokenizer, const DatasetOptions& options) {
     return std::make_unique<SimdjsonDocumentParser>(tokenizer, options);
-}
-
-void encode_prompt_completion(const Tokenizer& tokenizer, std::string_view prompt, std::string_view completion,
-                              bool completion_only, Document& document) {
-    document.ids = ids_of_pair(tokenizer, prompt, completion);
-    document.has_labels = completion_only;
-    if (!completion_only) {
-        return;
-    }
-    const std::vector<std::int32_t> given = tokenizer.encode(prompt);
-    const auto [differs, unused] = std::ranges::mismatch(document.ids, given);
-    document.labels = document.ids;
-    std::fill_n(document.labels.begin(), differs - document.ids.begin(), kIgnoredLabel);
-}
-
-std::string render_command(const std::filesystem::path& file, const std::string& tokenizer_folder) {
-    const std::string folder = tokenizer_folder.empty() ? "TOKENIZER_FOLDER" : shell_word(tokenizer_folder);
-    return "python3 " + script() + " --tokenizer " + folder + " " + shell_word(file.string()) + " " +
-           shell_word(beside(file).string());
 }
 
 }  // namespace distilld

@@ -46,16 +46,4 @@ class DocumentParser {
 /// `tokenizer` may be null; `options` and `tokenizer` must outlive the parser.
 std::unique_ptr<DocumentParser> make_document_parser(const Tokenizer* tokenizer, const DatasetOptions& options);
 
-/// Fills ids, labels and has_labels of `document` from a prompt and its completion, as TRL's SFT trainer does: the ids
-/// of both texts as one, then end_of_text unless they end with it. `completion_only`: tokens that the prompt has on its
-/// own, too, get the label kIgnoredLabel. TRL counts the prompt's tokens instead, and warns if the two differ because a
-/// token spans the end of the prompt and the completion (" wo" of "hello " and "world"). Here, such a token carries
-/// loss.
-void encode_prompt_completion(const Tokenizer& tokenizer, std::string_view prompt, std::string_view completion,
-                              bool completion_only, Document& document);
-
-/// The command that renders the conversations of a JSONL file to ids, with the chat template of `tokenizer_folder`; a
-/// placeholder if that is empty.
-[[nodiscard]] std::string render_command(const std::filesystem::path& file, const std::string& tokenizer_folder);
-
 }  // namespace distilld

@@ -183,6 +183,31 @@ def test_another_prompt_of_the_teacher_is_rendered_too(folder, tmp_path):
     assert other["input_ids"] != plain["input_ids"]
 
 
+def sharegpt(*turns):
+    return {"conversations": [{"from": who, "value": value} for who, value in turns]}
+
+
+def test_rows_of_sharegpt_and_alpaca_are_rendered_as_the_messages_that_they_stand_for(folder, tmp_path):
+    said = [("system", "Be brief."), ("human", "One?"), ("gpt", "1."), ("user", "Two?"), ("assistant", "2.")]
+    alpaca = {"instruction": "Two?", "input": "", "output": "2."}
+    history = {"system": "Be brief.", "history": [["One?", "1."]]}
+    rows = [sharegpt(*said), {**sharegpt(*said[1:]), "system": "Be brief."}, {**alpaca, **history}, alpaca]
+    rows.append({**alpaca, "input": "In digits.", "history": None, "teacher": "math"})
+
+    def talk(*contents):
+        roles = (
+            ("user", "assistant", "user", "assistant") if len(contents) < 5 else ("system", *("user", "assistant") * 2)
+        )
+        return {"messages": [{"role": role, "content": text} for role, text in zip(roles, contents, strict=False)]}
+
+    whole = talk("Be brief.", "One?", "1.", "Two?", "2.")
+    stand_for = [whole, whole, whole, talk("Two?", "2."), {**talk("Two?\n\nIn digits.", "2."), "teacher": "math"}]
+    made = folder(CHATML_PLAIN)
+    assert render(made, rows, tmp_path) == render(made, stand_for, tmp_path)
+    copied = {**alpaca, "text": "Two? 2."}
+    assert render(made, [copied], tmp_path) == [copied], "a form of distilld's own goes before"
+
+
 def test_a_template_that_rewrites_earlier_turns_is_refused(folder, tmp_path):
     thinks = [*TALK[:1], {"role": "assistant", "content": "hm</think>Eight."}, *TALK[2:]]
     said = refusal(folder(FORGETFUL), [{"messages": TALK}, {"messages": thinks}], tmp_path)
@@ -200,6 +225,12 @@ def test_a_template_that_rewrites_earlier_turns_is_refused(folder, tmp_path):
         ({"prompt": TALK[:1], "completion": "Eight."}, "are to be both lists of turns"),
         ({"messages": TALK, "teacher_prompt": TALK[:1]}, '"teacher_prompt" is to be a list of turns, beside "prompt"'),
         ({"messages": [{"role": "user"}, TALK[1]]}, "cannot be rendered: "),
+        ({"conversations": "hello"}, '"conversations" is not a list of turns'),
+        ({"conversations": [{"from": "human"}]}, 'turn 0 is not an object with texts "from" and "value"'),
+        (sharegpt(("human", "One?"), ("bing", "1.")), 'turn 1 is from "bing", expected one of human, gpt, system, '),
+        ({"instruction": "One?"}, '"instruction", "input" and "output" are to be texts'),
+        ({"instruction": "One?", "input": 1, "output": "1."}, '"instruction", "input" and "output" are to be texts'),
+        ({"instruction": "One?", "output": "1.", "history": [["a"]]}, '"history" is not a list of pairs'),
         (["hello"], "is not a JSON object"),
     ],
     ids=lambda value: None if not isinstance(value, str) else value[:20],

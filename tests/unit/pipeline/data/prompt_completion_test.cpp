@@ -1,4 +1,4 @@
-#include "pipeline/data/jsonl_document.hpp"
+#include "pipeline/data/prompt_completion.hpp"
 
 #include <gmock/gmock.h>
 
@@ -38,6 +38,18 @@ TEST(PromptCompletion, ATokenThatReachesIntoTheCompletionIsLearnt) {
     encode_prompt_completion(*tokenizer, "ab", "ca", true, document);
     EXPECT_THAT(document.ids, ElementsAre(0, 3, 0));
     EXPECT_THAT(document.labels, ElementsAre(kNone, 3, 0));
+}
+
+// Two rows of the data set tatsu-lab/alpaca, up to the answer in their column "text".
+TEST(PromptCompletion, AnInstructionIsAPromptOfStanfordAlpaca) {
+    EXPECT_EQ(alpaca_prompt("Give three tips for staying healthy.", ""),
+              "Below is an instruction that describes a task. Write a response that appropriately completes the "
+              "request.\n\n### Instruction:\nGive three tips for staying healthy.\n\n### Response:\n");
+    EXPECT_EQ(
+        alpaca_prompt("Identify the odd one out.", "Twitter, Instagram, Telegram"),
+        "Below is an instruction that describes a task, paired with an input that provides further context. Write "
+        "a response that appropriately completes the request.\n\n### Instruction:\nIdentify the odd one "
+        "out.\n\n### Input:\nTwitter, Instagram, Telegram\n\n### Response:\n");
 }
 
 Document told(std::vector<std::int32_t> ids, std::vector<std::int32_t> teacher_ids) {

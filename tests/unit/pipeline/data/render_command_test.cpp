@@ -1,4 +1,4 @@
-#include "pipeline/data/jsonl_document.hpp"
+#include "pipeline/data/render_command.hpp"
 
 #include <gtest/gtest.h>
 

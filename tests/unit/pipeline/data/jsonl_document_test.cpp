@@ -1,0 +1,62 @@
+#include "pipeline/data/jsonl_document.hpp"
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "pipeline/data/prompt_completion.hpp"
+
+namespace distilld {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+
+Document read(std::string line, const DatasetOptions& options) {
+    const auto tokenizer = make_byte_tokenizer();
+    const auto parser = make_document_parser(tokenizer.get(), options);
+    const std::size_t length = line.size();
+    line.resize(length + kDocumentPadding);
+    Document document;
+    const Result<void> parsed = parser->parse(std::string_view(line).substr(0, length), "data.jsonl", document);
+    EXPECT_TRUE(parsed) << parsed.error().message;
+    return document;
+}
+
+TEST(JsonlDocument, AnAlpacaRowIsThePromptAndCompletionThatItStandsFor) {
+    struct Case {
+        const char* line;
+        const char* instruction;
+        const char* input;
+        const char* output;
+    };
+    const Case cases[] = {
+        {R"({"instruction":"Say b.","input":"","output":"b","system":"","history":[]})", "Say b.", "", "b"},
+        {R"({"instruction":"Say it.","input":"c","output":"c","history":null})", "Say it.", "c", "c"},
+        {R"({"output":"d","instruction":"Say d.","input":null})", "Say d.", "", "d"},
+    };
+    DatasetOptions options;
+    for (const bool completion_only : {true, false}) {
+        options.completion_only_loss = completion_only;
+        for (const Case& test : cases) {
+            const Document document = read(test.line, options);
+            Document expected;
+            encode_prompt_completion(*make_byte_tokenizer(), alpaca_prompt(test.instruction, test.input), test.output,
+                                     completion_only, expected);
+            EXPECT_THAT(document.ids, ElementsAreArray(expected.ids)) << test.line;
+            EXPECT_THAT(document.labels, ElementsAreArray(expected.labels)) << test.line;
+            EXPECT_EQ(document.has_labels, completion_only);
+            EXPECT_TRUE(document.from_text);
+        }
+    }
+}
+
+TEST(JsonlDocument, FieldsOfAlpacaAndShareGptBesideAnotherFormAreIgnored) {
+    const char* others = R"("instruction":1,"output":"d","conversations":[],"history":[0]})";
+    EXPECT_THAT(read(R"({"text":"ab",)" + std::string(others), {}).ids, ElementsAre('a', 'b'));
+    EXPECT_THAT(read(R"({"prompt":"a","completion":"b",)" + std::string(others), {}).ids, ElementsAre('a', 'b', 256));
+    EXPECT_THAT(read(R"({"input_ids":[1,2],)" + std::string(others), {}).ids, ElementsAre(1, 2));
+}
+
+}  // namespace
+}  // namespace distilld
