@@ -243,8 +243,9 @@ class SimdjsonDocumentParser final : public DocumentParser {
 
     Result<void> read_prompt(const Fields& fields, Document& document) {
         if (fields.prompt.has_value() == fields.input_ids.has_value()) {
-            return invalid_input(R"(has )" + std::string(fields.prompt ? "both" : "neither") +
-                                 R"( "prompt" and "input_ids": a prompt is {"prompt": "…"} or {"input_ids": […]})");
+            return invalid_input(
+                std::string(fields.prompt ? R"(has both "prompt" and)" : R"(has neither "prompt" nor)") +
+                R"( "input_ids": a prompt is {"prompt": "…"} or {"input_ids": […]})");
         }
         if (fields.input_ids) {
             if (auto read = read_token_ids("input_ids", *fields.input_ids, {options_.vocabulary_size}, document.ids);

@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
 
 Document read(std::string line, const DatasetOptions& options) {
     const auto tokenizer = make_byte_tokenizer();
@@ -56,6 +57,29 @@ TEST(JsonlDocument, FieldsOfAlpacaAndShareGptBesideAnotherFormAreIgnored) {
     EXPECT_THAT(read(R"({"text":"ab",)" + std::string(others), {}).ids, ElementsAre('a', 'b'));
     EXPECT_THAT(read(R"({"prompt":"a","completion":"b",)" + std::string(others), {}).ids, ElementsAre('a', 'b', 256));
     EXPECT_THAT(read(R"({"input_ids":[1,2],)" + std::string(others), {}).ids, ElementsAre(1, 2));
+}
+
+TEST(JsonlDocument, APromptIsReadAlone) {
+    DatasetOptions options;
+    options.prompts = true;
+    options.vocabulary_size = 257;
+    const Document text = read(R"({"prompt":"ab","completion":"c","labels":[1]})", options);
+    EXPECT_THAT(text.ids, ElementsAre('a', 'b', 'b')) << "the last one is only a target";
+    EXPECT_THAT(text.labels, ElementsAre(kIgnoredLabel, kIgnoredLabel, 'b'));
+    EXPECT_THAT(read(R"({"input_ids":[5]})", options).ids, ElementsAre(5, 5));
+    const auto refusal = [&options](std::string line) {
+        const auto tokenizer = make_byte_tokenizer();
+        const auto parser = make_document_parser(tokenizer.get(), options);
+        const std::size_t length = line.size();
+        line.resize(length + kDocumentPadding);
+        Document document;
+        const Result<void> parsed = parser->parse(std::string_view(line).substr(0, length), "data.jsonl", document);
+        return parsed ? std::string() : parsed.error().message;
+    };
+    EXPECT_THAT(refusal(R"({"text":"a"})"), HasSubstr(R"(has neither "prompt" nor "input_ids")"));
+    EXPECT_THAT(refusal(R"({"prompt":"a","input_ids":[1]})"), HasSubstr(R"(has both "prompt" and "input_ids")"));
+    EXPECT_THAT(refusal(R"({"prompt":""})"), HasSubstr("has an empty prompt"));
+    EXPECT_THAT(refusal(R"({"input_ids":[257]})"), HasSubstr("outside the vocabulary of 257"));
 }
 
 }  // namespace
