@@ -1,4 +1,4 @@
-#include "pipeline/data/prompt_dataset.hpp"
+#include "server/worker/rollout/prompt_dataset.hpp"
 
 #include <algorithm>
 #include <string>
