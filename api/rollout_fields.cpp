@@ -21,7 +21,9 @@ std::vector<SpecField> rollout_fields() {
         {.pointer = "/rollout/prompts",
          .kind = make_paths(&RolloutSpec::prompts, PathUse::reads, "data file or pattern", kMaxDatasetFiles),
          .decides_weights = no,
-         .help = "JSONL with the prompts: lines with `prompt` or `input_ids`, of which other fields are ignored",
+         .help =
+             "JSONL with the prompts: lines with `prompt`, `input_ids`, or `instruction` and `input`; other fields are "
+             "ignored",
          .required = "the JSONL file with the prompts",
          .there = Named::file},
         {.pointer = "/rollout/max_prompt_tokens",

@@ -242,26 +242,24 @@ class SimdjsonDocumentParser final : public DocumentParser {
     }
 
     Result<void> read_prompt(const Fields& fields, Document& document) {
-        if (fields.prompt.has_value() == fields.input_ids.has_value()) {
+        if (fields.prompt.has_value() + fields.input_ids.has_value() + fields.instruction.has_value() != 1) {
             return invalid_input(
-                std::string(fields.prompt ? R"(has both "prompt" and)" : R"(has neither "prompt" nor)") +
-                R"( "input_ids": a prompt is {"prompt": "…"} or {"input_ids": […]})");
+                R"(is not one prompt: {"prompt": "…"}, {"input_ids": […]} or {"instruction": "…", "input": "…"})");
         }
+        Result<void> read;
         if (fields.input_ids) {
-            if (auto read = read_token_ids("input_ids", *fields.input_ids, {options_.vocabulary_size}, document.ids);
-                !read) {
-                return read;
-            }
+            read = read_token_ids("input_ids", *fields.input_ids, {options_.vocabulary_size}, document.ids);
         } else {
-            const Result<std::string_view> text = text_of("prompt", *fields.prompt);
+            const Result<std::string> text = prompt_text(fields);
             if (!text) {
                 return text.error();
             }
             document.ids = tokenizer_->encode(*text);
             document.from_text = true;
-            if (auto checked = check_vocabulary("\"prompt\" holds", document.ids); !checked) {
-                return checked;
-            }
+            read = check_vocabulary("the prompt holds", document.ids);
+        }
+        if (!read) {
+            return read;
         }
         if (document.ids.empty()) {
             return invalid_input("has an empty prompt");
@@ -271,6 +269,23 @@ class SimdjsonDocumentParser final : public DocumentParser {
         document.labels.push_back(document.ids.back());
         document.has_labels = true;
         return {};
+    }
+
+    /// That of "instruction" as in Stanford Alpaca's training.
+    [[nodiscard]] Result<std::string> prompt_text(const Fields& fields) const {
+        if (!fields.instruction) {
+            const Result<std::string_view> prompt = text_of("prompt", *fields.prompt);
+            return prompt ? Result<std::string>(std::string(*prompt)) : prompt.error();
+        }
+        const Result<std::string_view> instruction = text_of("instruction", *fields.instruction);
+        if (!instruction) {
+            return instruction.error();
+        }
+        Result<std::string_view> input = std::string_view();
+        if (fields.input && !fields.input->is_null()) {
+            input = text_of("input", *fields.input);
+        }
+        return input ? Result<std::string>(alpaca_prompt(*instruction, *input)) : input.error();
     }
 
     Result<void> read_pair(const Fields& fields, Document& document) {
@@ -302,27 +317,19 @@ class SimdjsonDocumentParser final : public DocumentParser {
         return align(document, "teacher_prompt");
     }
 
-    /// As Stanford Alpaca's training does.
     Result<void> read_alpaca(const Fields& fields, Document& document) {
         if (!fields.output) {
             return invalid_input("has an \"instruction\" and no \"output\"");
         }
-        const Result<std::string_view> instruction = text_of("instruction", *fields.instruction);
-        if (!instruction) {
-            return instruction.error();
-        }
-        Result<std::string_view> input = std::string_view();
-        if (fields.input && !fields.input->is_null()) {
-            input = text_of("input", *fields.input);
-        }
-        if (!input) {
-            return input.error();
+        const Result<std::string> prompt = prompt_text(fields);
+        if (!prompt) {
+            return prompt.error();
         }
         const Result<std::string_view> output = text_of("output", *fields.output);
         if (!output) {
             return output.error();
         }
-        return encode_pair(alpaca_prompt(*instruction, *input), *output, "\"instruction\" and \"output\"", document);
+        return encode_pair(*prompt, *output, "\"instruction\" and \"output\"", document);
     }
 
     /// `fields`: the names of both, for errors.

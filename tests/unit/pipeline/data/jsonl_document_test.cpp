@@ -76,8 +76,12 @@ TEST(JsonlDocument, APromptIsReadAlone) {
         const Result<void> parsed = parser->parse(std::string_view(line).substr(0, length), "data.jsonl", document);
         return parsed ? std::string() : parsed.error().message;
     };
-    EXPECT_THAT(refusal(R"({"text":"a"})"), HasSubstr(R"(has neither "prompt" nor "input_ids")"));
-    EXPECT_THAT(refusal(R"({"prompt":"a","input_ids":[1]})"), HasSubstr(R"(has both "prompt" and "input_ids")"));
+    const std::string alpaca = alpaca_prompt("Say a.", "a");
+    const Document instruction = read(R"({"instruction":"Say a.","input":"a"})", options);
+    EXPECT_EQ(std::string(instruction.ids.begin(), instruction.ids.end()), alpaca + alpaca.back());
+    for (const char* line : {R"({"text":"a"})", R"({"prompt":"a","input_ids":[1]})"}) {
+        EXPECT_THAT(refusal(line), HasSubstr("is not one prompt: ")) << line;
+    }
     EXPECT_THAT(refusal(R"({"prompt":""})"), HasSubstr("has an empty prompt"));
     EXPECT_THAT(refusal(R"({"input_ids":[257]})"), HasSubstr("outside the vocabulary of 257"));
 }
