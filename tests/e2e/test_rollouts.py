@@ -11,6 +11,7 @@ import pytest
 from support import jobs
 from support.moments import kill
 from support.processes import Programs, wait_until
+from support.rest import Rest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -165,6 +166,20 @@ def test_one_of_two_servers_without_the_adapter_changes_nothing(distilld, spec, 
     reference = run(distilld, spec, tmp_path / "one")
     spec = jobs.changed(spec, {"/rollout/endpoints": [useless.url, servers[0].url]})
     assert run(distilld, spec, tmp_path / "two") == reference
+
+
+def test_a_service_tells_what_the_student_writes(distilld, spec, tmp_path):
+    rest = Rest(distilld.service(tmp_path / "service").url)
+    ended = rest.wait_job(rest.submit(jobs.write_spec(tmp_path / "spec.json", spec).read_bytes()))
+    assert ended["state"] == "succeeded", ended
+    rollout = ended["progress"]["rollout"]
+    answers = [answer for line in kept(tmp_path / "student") for answer in line["answers"]]
+    assert rollout["answers"] == len(answers) == STEPS * MICRO_BATCHES * 4
+    assert rollout["tokens"] == sum(len(answer["ids"]) for answer in answers)
+    assert rollout["cut"] == sum(len(answer["ids"]) == 10 for answer in answers)
+    said = [-p for answer in answers for p in answer["log_probabilities"]]
+    assert rollout["entropy"] == pytest.approx(sum(said) / len(said))
+    assert "rollout" in [stage["stage"] for stage in ended["progress"]["stages"]]
 
 
 class Pretender(http.server.BaseHTTPRequestHandler):
