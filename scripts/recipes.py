@@ -121,7 +121,7 @@ class Workshop:
         self.call(sys.executable, ROOT / script, *arguments)
 
     def run(self, name, spec, *sets, command="run"):
-        """(last progress, records of metrics) of a job, in the folder runs/NAME."""
+        """The last progress of a job, which has the folder runs/NAME."""
         place = self.folder / "runs" / name
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
@@ -197,7 +197,9 @@ class Workshop:
         os.rename(self.folder / "data.part", self.folder / "data")
 
     def make_tokenizer(self):
-        self.python("tools/train_tokenizer.py", "tokenizer", "--vocabulary", self.size["vocabulary"], TEXT["train"])
+        size = ["--vocabulary", self.size["vocabulary"]]
+        self.python("tools/train_tokenizer.py", "tokenizer.part", *size, TEXT["train"])
+        os.rename(self.folder / "tokenizer.part", self.folder / "tokenizer")
 
     def make_model(self, name, spec):
         self.run(name, spec)
@@ -352,10 +354,11 @@ def main():
     parser.add_argument("--report", type=pathlib.Path, metavar="FILE", help="write the figures as JSON")
     parser.add_argument("--svg", type=pathlib.Path, metavar="FOLDER", help="write a picture of each recipe's curves")
     parser.add_argument("--quick", action="store_true", help="small models, few steps and no grid: whether it works")
-    parser.add_argument("--work", type=pathlib.Path, default=ROOT / ".quickstart/recipes", help="for all results")
+    parser.add_argument("--work", type=pathlib.Path, metavar="FOLDER", help="for all results, of one size")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder of the programs")
     options = parser.parse_args()
-    workshop = Workshop(options.work.resolve(), options.bin.resolve(), QUICK if options.quick else FULL)
+    work = options.work or ROOT / ".quickstart" / ("recipes-quick" if options.quick else "recipes")
+    workshop = Workshop(work.resolve(), options.bin.resolve(), QUICK if options.quick else FULL)
     results = []
     for name in options.recipes:
         results.append(figures(workshop, name, options.quick))
