@@ -83,22 +83,9 @@ RolloutStage::RolloutStage(const GraphExecutors& executors, Student& student, Op
       writers_(executors.io, prompts_, decode_, writers_of(options, hooks), trace),
       writing_(executors.io, hooks.on_event),
       keeping_(executors.io, hooks.on_event),
-      writes_(executors.io) {}
+      writes_(executors.io, {.on_failure = [this](const std::exception_ptr& thrown) { fail(thrown); }}) {}
 
 asio::awaitable<void> RolloutStage::run() {
-    std::exception_ptr thrown = co_await thrown_by(work());
-    const bool throwing = co_await asio::this_coro::throw_if_cancelled();
-    co_await asio::this_coro::throw_if_cancelled(false);
-    ended_ = true;
-    writing_.give_up();
-    keeping_.give_up();
-    const std::exception_ptr unwritten = co_await thrown_by(writes_.join());
-    co_await asio::this_coro::throw_if_cancelled(throwing);
-    rethrow_if(thrown);
-    rethrow_if(unwritten);
-}
-
-asio::awaitable<void> RolloutStage::work() {
     TaskGroup asking(executors_.io);
     if (!asking.spawn(writers_.run()) || !asking.spawn(collect())) {
         throw std::logic_error("rollout stage: its task group is closed");
@@ -106,10 +93,15 @@ asio::awaitable<void> RolloutStage::work() {
     co_await asking.join();
 }
 
-asio::awaitable<void> RolloutStage::collect() {
-    if (first_step_ < total_steps_) {
-        co_await on_step_done(first_step_);
+asio::awaitable<void> RolloutStage::join() {
+    if (stopped_ || failure()) {
+        writing_.give_up();
     }
+    co_await writes_.join();
+}
+
+asio::awaitable<void> RolloutStage::collect() {
+    co_await on_step_done(first_step_);
     for (std::uint64_t step = first_step_; step < total_steps_; ++step) {
         if (!co_await collect_step(step)) {
             teacher_.stop();
@@ -175,16 +167,15 @@ asio::awaitable<void> RolloutStage::written() {
 }
 
 asio::awaitable<void> RolloutStage::on_step_done(std::uint64_t steps) {
-    // The last weights write for no step.
-    const bool needed = steps == first_step_ || steps + options_.plan.staleness < total_steps_;
-    if (ended_ || stopped_ || failure_ || !needed) {
+    // A run of more steps may go on from the last ones, whose next steps are written by those before.
+    if (stopped_ || failure() || steps >= total_steps_) {
         co_return;
     }
     co_await written();
     co_await optimizer_.apply_updates(steps);
     auto copy = [this] { return student_.snapshot(RunState()); };
     std::shared_ptr<const StudentSnapshot> snapshot = co_await run_on(executors_.compute, std::move(copy));
-    if (!ended_ && !writes_.spawn(publish(steps, std::move(snapshot)))) {
+    if (!writes_.spawn(publish(steps, std::move(snapshot)))) {
         throw std::logic_error("rollout stage: weights after the last");
     }
 }
@@ -209,6 +200,16 @@ void RolloutStage::fail(Error error) {
     }
     writers_.stop();
     teacher_.stop();
+}
+
+void RolloutStage::fail(const std::exception_ptr& thrown) {
+    try {
+        std::rethrow_exception(thrown);
+    } catch (const std::exception& error) {
+        fail(Error{ErrorKind::internal, std::string("rollout stage: ") + error.what()});
+    } catch (...) {
+        fail(Error{ErrorKind::internal, "rollout stage: unknown exception"});
+    }
 }
 
 void RolloutStage::stop() {

@@ -3,6 +3,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -32,6 +33,8 @@ class RolloutStage {
 
     /// Publishes the first weights; then collects answers to the last step, to stop(), or to a failure. Call once.
     boost::asio::awaitable<void> run();
+    /// After run() and the student's last step: waits for the weights to be written, unless the run has failed.
+    boost::asio::awaitable<void> join();
     /// The student has done `steps` steps: its weights are copied, and published while it trains on. Waits only for the
     /// weights before to be written.
     boost::asio::awaitable<void> on_step_done(std::uint64_t steps);
@@ -47,13 +50,13 @@ class RolloutStage {
     [[nodiscard]] StageTimes times() const;
 
   private:
-    boost::asio::awaitable<void> work();
     boost::asio::awaitable<void> collect();
     boost::asio::awaitable<bool> collect_step(std::uint64_t step);
     boost::asio::awaitable<void> written();
     boost::asio::awaitable<void> publish(std::uint64_t steps, std::shared_ptr<const StudentSnapshot> snapshot);
     void count(const RolloutStep& step);
     void fail(Error error);
+    void fail(const std::exception_ptr& thrown);
 
     GraphExecutors executors_;
     Student& student_;
@@ -74,7 +77,6 @@ class RolloutStage {
     double surprise_ = 0;  // sum of −log p
     std::optional<Error> failure_;
     bool stopped_ = false;
-    bool ended_ = false;  // run() waits for its writes
 };
 
 }  // namespace distilld

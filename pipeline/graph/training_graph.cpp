@@ -81,6 +81,10 @@ class StagedTrainingGraph final : public TrainingGraph {
         // Each stage ends when its predecessor has ended and its input is used up, or when the run is cancelled.
         auto stages = run_together(io_, run_rollouts(), teacher_.run(), staging_.run(), student_.run());
         std::exception_ptr thrown = co_await thrown_by(std::move(stages));
+        if (rollout_) {
+            const std::exception_ptr unpublished = co_await thrown_by(rollout_->join());
+            thrown = thrown ? thrown : unpublished;
+        }
         const bool whole = recorder_.whole();
         std::optional<Error> error = recorder_.failure();
         if (!error && !whole && !cancelled_) {

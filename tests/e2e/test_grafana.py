@@ -40,10 +40,22 @@ def alerts():
     return [rule for rule in rules() if "alert" in rule]
 
 
+def on_policy_spec(base, teacher, writer, folder):
+    prompts = jobs.write_jsonl(folder / "prompts.jsonl", [{"prompt": "the "}, {"prompt": "a "}])
+    return {
+        "student": {"model": str(base), "lora": {}, "dtype": "fp32"},
+        "teacher": {"endpoints": [teacher], "protocol": "kserve", "top_k": 8},
+        "rollout": {"endpoints": [writer], "prompts": str(prompts), "max_prompt_tokens": 8, "max_tokens": 8},
+        "training": {"max_steps": 1_000_000, "threads": 1},
+        "output": str(folder / "writing"),
+    }
+
+
 @pytest.fixture(scope="module")
-def live(module_service, teacher, text_data, tmp_path_factory):
-    """A service, and the id of a job that trains with a teacher that fails at times and is slow, so that the job leaves
-    the cores to others. Another job waits for its own."""
+def live(module_service, teacher, teacher_folder, text_data, tmp_path_factory):
+    """A service, and what matches the ids of two jobs that train with a teacher that fails at times and is slow, so
+    that they leave the cores to others; the student of the second one writes its answers. Another job waits for its
+    own."""
     rest = module_service.rest
     folder = tmp_path_factory.mktemp("live")
     with ChaosProxy(teacher.url, Script(delay=0.2, unavailable=0.1)) as proxy:
@@ -57,6 +69,7 @@ def live(module_service, teacher, text_data, tmp_path_factory):
         spec["teachers"] = {"default": spec.pop("teacher")}  # several have panels of their own
         spec["dataset"]["eval"] = str(jobs.write_text_data(folder / "eval.jsonl", 8, seed=2))
         job_id = rest.submit(spec)
+        writing = rest.submit(on_policy_spec(teacher_folder, proxy.url, teacher.url, folder))
         waiting = rest.submit(
             jobs.distil_spec(text_data, folder / "waiting", f"http://127.0.0.1:{closed_port()}", steps=1)
         )
@@ -70,11 +83,12 @@ def live(module_service, teacher, text_data, tmp_path_factory):
                 and f'distilld_job_eval_loss{{job_id="{job_id}"}}' in samples
                 and f'distilld_job_figure{{figure="accuracy",job_id="{job_id}"}}' in samples
                 and f'distilld_job_checkpoint_step{{job_id="{job_id}"}}' in samples
+                and f'distilld_job_rollout_tokens_total{{job_id="{writing}"}}' in samples
             )
 
         wait_until(all_is_there, "a job that trains with failures and one that waits")
-        yield module_service, job_id
-        for each in (job_id, waiting):
+        yield module_service, f"{job_id}|{writing}"
+        for each in (job_id, writing, waiting):
             rest.post(f"/v1/jobs/{each}/cancel")
             rest.wait_job(each, ["cancelled"])
 
@@ -124,7 +138,7 @@ def test_each_panel_shows_data_of_a_live_job(live, teacher, tmp_path):
             raise AssertionError(f"no data for {without}") from None
         for label, metric in [("instance", "distilld_build_info"), ("job_id", "distilld_job_step")]:
             values = prometheus.ask(f"label/{label}/values", **{"match[]": metric})
-            assert (job_id if label == "job_id" else service.url.removeprefix("http://")) in values
+            assert (job_id.split("|")[0] if label == "job_id" else service.url.removeprefix("http://")) in values
         groups = prometheus.ask("rules")["groups"]
         assert {rule["name"] for group in groups for rule in group["rules"]} == {
             rule.get("alert", rule.get("record")) for rule in rules()

@@ -119,7 +119,9 @@ def test_weights_depend_on_the_data_the_seed_and_k_alone(distilld, spec, servers
     for number, line in enumerate(answers):
         step = number // MICRO_BATCHES
         assert line["version"] == max(0, step - staleness), "written by the weights of exactly k steps before"
-    assert not (tmp_path / "sequential" / "rollout").exists()
+    adapters = {path.name for path in (tmp_path / "sequential").glob("rollout/*")}
+    newest = range(STEPS - staleness - 2, STEPS) if staleness else []
+    assert adapters == {f"v{step}" for step in newest}, "a run of more steps would need them"
 
     two = jobs.changed(spec, {"/rollout/endpoints": [server.url for server in servers]})
     assert run(distilld, two, tmp_path / "parallel") == reference

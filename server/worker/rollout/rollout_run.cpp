@@ -60,7 +60,7 @@ RolloutPlan plan_of(const PreparedRun& run) {
 /// Writes an adapter beside `folder`, and puts it there when it is whole.
 template <class Write>
 Result<void> put_adapter(FolderFence& fence, const fs::path& folder, Write write) {
-    const fs::path stage = folder.parent_path() / (".tmp-" + folder.filename().string());
+    const fs::path stage = folder.parent_path() / (".tmp-" + folder.filename().string() + "-" + fence.holder());
     Result<void> done = remove_tree(stage);
     done = done ? make_folders(stage) : done;
     done = done ? write(stage) : done;
@@ -186,6 +186,9 @@ asio::awaitable<Result<void>> prepare_rollouts(PreparedRun& run, GraphExecutors 
         co_return servers.error();
     }
     rollout->servers = std::move(*servers);
+    if (control.cancelled()) {
+        co_return stopped_on_request();
+    }
     emit(LogEvent{"info", "rollout: probing " + rollout->servers->endpoint_name(0) +
                               "; the job waits for a server that is not up yet"});
     auto probing = rollout->servers->probe(run.student->vocabulary_size());
@@ -229,9 +232,9 @@ asio::awaitable<void> end_rollouts(PreparedRun& run, asio::any_io_executor disk,
     co_await rollout.servers->settle();
     rollout.servers->close();
     auto remove = [&] {
-        if (finished) {
-            static_cast<void>(remove_tree(rollout.folder));  // nothing reads it any more
-        }
+        // With staleness, a run of more steps would go on with the newest.
+        const bool unused = finished && rollout.plan.staleness == 0;
+        static_cast<void>(remove_tree(unused ? rollout.folder : rollout.folder / "probe"));
     };
     co_await run_on(std::move(disk), std::move(remove));
 }

@@ -35,7 +35,7 @@ boost::asio::awaitable<Result<void>> prepare_rollouts(PreparedRun& run, GraphExe
 /// For a run with rollouts.
 [[nodiscard]] RolloutOptions rollout_options(PreparedRun& run, std::uint32_t decode_threads);
 
-/// Unloads the adapters; `finished`: no run will go on from here, so their folder is removed.
+/// Unloads the adapters. Removes their folder if the run has `finished`, and one of more steps would not need it.
 boost::asio::awaitable<void> end_rollouts(PreparedRun& run, boost::asio::any_io_executor disk, bool finished);
 
 }  // namespace distilld
