@@ -26,6 +26,7 @@ BOOST_DESCRIBE_STRUCT(KeptAnswers, (), (micro_batch, version, rows, answers))
 
 namespace {
 
+constexpr const char* kRun = "rollouts_of_run";
 constexpr std::string_view kBegin = R"({"micro_batch":)";
 constexpr std::size_t kMaxDepth = 8;
 constexpr std::uint64_t kMaxLine = std::uint64_t{1} << 30U;
@@ -41,6 +42,13 @@ std::optional<std::uint64_t> number_of(std::string_view line) {
     const auto [end, failed] = std::from_chars(line.data(), line.data() + line.size(), number);
     return failed == std::errc() && end != line.data() + line.size() && *end == ',' ? std::optional(number)
                                                                                     : std::nullopt;
+}
+
+/// Empty: it is not the first line of such a file.
+std::string run_in(const std::string& line) {
+    const auto value = parse_json_text(std::string_view(line).substr(0, line.size() - 1), kMaxDepth);
+    const auto* run = value && value->is_object() ? value->get_object().if_contains(kRun) : nullptr;
+    return run != nullptr && run->is_string() ? std::string(run->get_string()) : std::string();
 }
 
 Error damaged(const fs::path& file, std::uint64_t at) {
@@ -79,14 +87,16 @@ class KeptDecoder final : public EncodedAnswer::Decoder {
 
 }  // namespace
 
-Result<std::unique_ptr<KeptRollouts>> KeptRollouts::open(fs::path file, const std::string& run, Guard guard) {
+Result<std::unique_ptr<KeptRollouts>> KeptRollouts::open(fs::path file, const std::string& run,
+                                                         const std::function<bool(const std::string& run)>& is_ours,
+                                                         Guard guard) {
     std::unique_ptr<KeptRollouts> kept(new KeptRollouts(std::move(file), std::move(guard)));
-    const std::string header = to_text(boost::json::object{{"rollouts_of_run", run}}) + "\n";
-    const Result<bool> ours = kept->load(header);
+    const Result<bool> ours = kept->load(is_ours);
     if (!ours) {
         return ours.error();
     }
     if (!*ours) {
+        const std::string header = to_text(boost::json::object{{kRun, run}}) + "\n";
         kept->lines_.clear();
         kept->end_ = header.size();
         const Result<void> begun = kept->guard_([&] { return write_file_atomically(kept->file_, header); });
@@ -98,7 +108,7 @@ Result<std::unique_ptr<KeptRollouts>> KeptRollouts::open(fs::path file, const st
 }
 
 /// False: there is no file of this run.
-Result<bool> KeptRollouts::load(const std::string& header) {
+Result<bool> KeptRollouts::load(const std::function<bool(const std::string& run)>& is_ours) {
     std::error_code failed;
     if (!fs::exists(fs::symlink_status(file_, failed))) {
         return false;
@@ -117,7 +127,7 @@ Result<bool> KeptRollouts::load(const std::string& header) {
             line += rest.substr(0, end + 1);
             rest.remove_prefix(end + 1);
             const bool first = end_ == 0;
-            if (first && line != header) {
+            if (first && !is_ours(run_in(line))) {
                 return false;
             }
             if (!first) {

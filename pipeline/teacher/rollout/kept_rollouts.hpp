@@ -30,9 +30,11 @@ class KeptRollouts {
     /// Calls `change` only while the run has the folder (FolderFence::commit()).
     using Guard = std::function<Result<void>(const std::function<Result<void>()>& change)>;
 
-    /// Opens the file if its first line names this run, without what follows its last whole line; otherwise begins a
-    /// new one. Errors name the file.
-    static Result<std::unique_ptr<KeptRollouts>> open(std::filesystem::path file, const std::string& run, Guard guard);
+    /// Opens the file if its first line names a run that `is_ours`, without what follows its last whole line; otherwise
+    /// begins a new one of `run`. Errors name the file.
+    static Result<std::unique_ptr<KeptRollouts>> open(std::filesystem::path file, const std::string& run,
+                                                      const std::function<bool(const std::string& run)>& is_ours,
+                                                      Guard guard);
 
     [[nodiscard]] bool has(std::uint64_t micro_batch) const;
     [[nodiscard]] std::uint64_t count() const;
@@ -48,7 +50,7 @@ class KeptRollouts {
     };
 
     KeptRollouts(std::filesystem::path file, Guard guard) : file_(std::move(file)), guard_(std::move(guard)) {}
-    [[nodiscard]] Result<bool> load(const std::string& header);
+    [[nodiscard]] Result<bool> load(const std::function<bool(const std::string& run)>& is_ours);
 
     std::filesystem::path file_;
     Guard guard_;

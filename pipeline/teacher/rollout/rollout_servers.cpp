@@ -59,11 +59,6 @@ FetchError unusable(const TeacherEndpoint& at, const std::string& why) {
     return {FailureKind::rejected, at.name() + ": " + why, std::nullopt};
 }
 
-std::string_view text_of(const HttpResponse& response) {
-    return response.body ? std::string_view(reinterpret_cast<const char*>(response.body->data()), response.body->size())
-                         : std::string_view();
-}
-
 std::string listed(const std::vector<std::int32_t>& ids) {
     std::string text;
     for (const std::int32_t id : ids) {
@@ -143,6 +138,7 @@ class RolloutServers final : public TeacherSource {
         settings_->vocabulary = vocabulary_size;
         TeacherInfo info;
         std::string last;
+        std::string told;
         const auto give_up = std::chrono::steady_clock::now() + from_seconds(spec_.patience_secs);
         try {
             while (info.absent.size() + info.refused.size() == servers_.size() || last.empty()) {
@@ -161,6 +157,10 @@ class RolloutServers final : public TeacherSource {
                 }
                 if (info.absent.empty() || std::chrono::steady_clock::now() >= give_up) {
                     co_return teacher_error(last);
+                }
+                if (last != told) {
+                    options_.on_warning("waiting for a server: " + last);
+                    told = last;
                 }
                 asio::steady_timer pause(io_, kProbePause);
                 co_await pause.async_wait(asio::use_awaitable);
@@ -351,7 +351,7 @@ class RolloutServers final : public TeacherSource {
         if (!response) {
             co_return response.error();
         }
-        const auto models = parse_model_list(text_of(*response));
+        const auto models = parse_model_list(body_text(*response));
         if (!models || models->empty()) {
             co_return unusable(*server.at, "/v1/models does not name a model");
         }

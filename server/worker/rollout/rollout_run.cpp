@@ -11,13 +11,13 @@
 
 #include "base/files/files.hpp"
 #include "base/files/open_file.hpp"
-#include "base/sha256.hpp"
 #include "models/weights/probe_adapter.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/teacher_name.hpp"
 #include "pipeline/teacher/rollout/rollout_servers.hpp"
 #include "server/worker/machine/disk_space.hpp"
 #include "server/worker/preparation.hpp"
+#include "server/worker/resume_identity.hpp"
 #include "server/worker/run_folders.hpp"
 #include "server/worker/run_plan.hpp"
 #include "server/worker/teacher/teacher_connection.hpp"
@@ -139,8 +139,12 @@ Result<void> write_first_files(PreparedRun& run, RolloutRun& rollout, const Stud
         return removed;
     }
     const auto guard = [&fence](const std::function<Result<void>()>& change) { return fence.commit(change); };
+    // Kept answers are of the weights that a checkpoint holds; a run from the start has others.
+    const auto is_ours = [&run](const std::string& identity) {
+        return !run.resumed_from.empty() && check_run_identity(identity, run.spec, run.dataset->hash()).has_value();
+    };
     Result<std::unique_ptr<KeptRollouts>> kept =
-        KeptRollouts::open(fs::path(run.spec.output) / kKept, sha256_text(identity_of(run)), guard);
+        KeptRollouts::open(fs::path(run.spec.output) / kKept, identity_of(run), is_ours, guard);
     if (!kept) {
         return kept.error();
     }

@@ -34,7 +34,8 @@ TokenBatch prompts(std::uint64_t micro_batch) {
 class KeptRolloutsTest : public ::testing::Test {
   protected:
     Result<std::unique_ptr<KeptRollouts>> open(const std::string& run = "run") {
-        return KeptRollouts::open(file_, run, [this](const std::function<Result<void>()>& change) {
+        const auto is_ours = [run](const std::string& of) { return of == run; };
+        return KeptRollouts::open(file_, run, is_ours, [this](const std::function<Result<void>()>& change) {
             return refuses_ ? Result<void>(io_error("replaced")) : change();
         });
     }
