@@ -133,6 +133,16 @@ def test_weights_depend_on_the_data_the_seed_and_k_alone(distilld, spec, servers
     assert other != reference
 
 
+def test_a_run_of_more_steps_goes_on_with_the_adapters_of_the_last_ones(distilld, spec, tmp_path):
+    changes = {"/rollout/staleness": 2, "/training/lr_scheduler_type": "constant"}
+    spec = jobs.changed(spec, changes)
+    whole = run(distilld, spec, tmp_path / "whole")
+    first = run(distilld, jobs.changed(spec, {"/training/max_steps": STEPS - 4}), tmp_path / "parts")
+    assert first != whole
+    assert run(distilld, spec, tmp_path / "parts") == whole
+    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+
+
 def test_staleness_and_temperature_decide_what_is_written(distilld, spec, tmp_path):
     hashes = {run(distilld, jobs.changed(spec, {"/rollout/staleness": k}), tmp_path / f"k{k}") for k in (0, 1)}
     assert len(hashes) == 2
