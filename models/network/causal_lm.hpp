@@ -63,7 +63,8 @@ class CausalLm {
     /// tokens that belong to none -> hidden states after the last norm [N, H], those of no sequence unspecified. The
     /// caches get the new positions; the same cache must not occur twice. A token's state has the bits that it has in
     /// any other call with the same split of its sequence into calls and the same kind of products: on a CPU, with
-    /// few_rows, or with library and least_rows() tokens or more (decision 0014). For inference, without gradients.
+    /// few_rows and one token of each sequence, or with library and least_rows() tokens or more (decision 0014). For
+    /// inference, without gradients.
     virtual torch::Tensor extend(const torch::Tensor& input_ids, const std::vector<Extension>& sequences,
                                  ProductKind kind) = 0;
 

@@ -15,6 +15,7 @@
 #include "models/kernels/gated.hpp"
 #include "models/kernels/instructions.hpp"
 #include "models/kernels/numbers.hpp"
+#include "models/kernels/one_query.hpp"
 #include "models/kernels/parallel.hpp"
 #include "models/kernels/rms_norm.hpp"
 #include "models/kernels/rotation.hpp"
@@ -78,6 +79,41 @@ TEST(Kernels, FewRowsAreMultipliedAsRowsAlone) {
         }
     }
     EXPECT_FALSE(takes_few_rows(random({4, 8}, torch::kFloat).t()));
+}
+
+TEST(Kernels, OneQueryAttendsAsAlone) {
+    constexpr std::int64_t kHeads = 6;
+    constexpr double kScale = 0.3;
+    for (const auto type : {torch::kFloat, torch::kBFloat16, torch::kDouble}) {
+        for (const std::int64_t size : {8, 32, 72}) {
+            const std::vector<std::int64_t> lengths{1, 16, 3, 200};
+            const Tensor query = random({4, kHeads, size}, type);
+            std::vector<SeenPositions> sequences;
+            std::vector<Tensor> exact;
+            for (std::size_t i = 0; i < lengths.size(); ++i) {
+                // A part of a cache.
+                const Tensor keys = random({2, 256, size}, type, 2 + i).narrow(1, 5, lengths[i]);
+                const Tensor values = random({2, 256, size}, type, 12 + i).narrow(1, 5, lengths[i]);
+                sequences.push_back({keys, values});
+                const auto wide = [](const Tensor& heads) {
+                    return heads.to(torch::kDouble).repeat_interleave(kHeads / 2, 0);
+                };
+                const Tensor own = query[static_cast<std::int64_t>(i)].to(torch::kDouble).unsqueeze(1);
+                const Tensor weights = torch::softmax(torch::matmul(own, wide(keys).transpose(1, 2)) * kScale, -1);
+                exact.push_back(torch::matmul(weights, wide(values)).flatten());
+            }
+            const Tensor all = one_query_attention(query, sequences, kScale);
+            EXPECT_LT(distance(all, torch::stack(exact)), type == torch::kBFloat16 ? 4e-3 : 2e-6) << type << size;
+            for (const int threads : {1, 3}) {
+                const Threads count(threads);
+                for (std::size_t i = 0; i < lengths.size(); ++i) {
+                    const auto row = static_cast<std::int64_t>(i);
+                    const Tensor alone = one_query_attention(query.narrow(0, row, 1), {sequences[i]}, kScale);
+                    EXPECT_TRUE(torch::equal(alone[0], all[row])) << type << " " << size << " " << row;
+                }
+            }
+        }
+    }
 }
 
 TEST(Kernels, TakeEachItemOnceOnAnyNumberOfThreads) {

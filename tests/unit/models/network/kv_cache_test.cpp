@@ -25,13 +25,15 @@ torch::Tensor padded(const std::vector<torch::Tensor>& tokens) {
 }
 
 /// The hidden states of `tokens` [T], read in these pieces.
-torch::Tensor read_in_pieces(CausalLm& network, const torch::Tensor& tokens, const std::vector<std::int64_t>& pieces) {
+torch::Tensor read_in_pieces(CausalLm& network, const torch::Tensor& tokens, const std::vector<std::int64_t>& pieces,
+                             ProductKind kind = ProductKind::library) {
     KvCache cache;
     std::vector<torch::Tensor> states;
     std::int64_t begin = 0;
     for (const std::int64_t count : pieces) {
-        const torch::Tensor hidden = network.extend(padded({tokens.narrow(0, begin, count)}),
-                                                    {{.cache = &cache, .count = count}}, ProductKind::library);
+        const torch::Tensor piece = tokens.narrow(0, begin, count);
+        const torch::Tensor hidden = network.extend(kind == ProductKind::library ? padded({piece}) : piece,
+                                                    {{.cache = &cache, .count = count}}, kind);
         states.push_back(hidden.narrow(0, 0, count));
         begin += count;
     }
@@ -72,6 +74,9 @@ TEST_P(KvCacheOf, ASequenceReadInPiecesHasTheStatesOfTheWhole) {
         const torch::Tensor states = read_in_pieces(*network_, tokens, pieces);
         EXPECT_TRUE(torch::allclose(states, whole, 1e-4, 1e-5)) << (states - whole).abs().max().item<float>();
     }
+    const torch::Tensor by_one =
+        read_in_pieces(*network_, tokens, std::vector<std::int64_t>(23, 1), ProductKind::few_rows);
+    EXPECT_TRUE(torch::allclose(by_one, whole, 1e-4, 1e-5)) << (by_one - whole).abs().max().item<float>();
 }
 
 TEST_P(KvCacheOf, CompanyChangesNoBit) {
