@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 
 #include "models/kernels/bf16_blocks.hpp"
 #include "models/kernels/element_types.hpp"
@@ -36,6 +37,30 @@ DISTILLD_INLINE void widen(const T* values, Lanes<Wide<T>>& wide) {
         std::memcpy(&wide, &shifted, sizeof(wide));
     } else {
         std::memcpy(&wide, values, sizeof(wide));
+    }
+}
+
+template <std::int64_t Columns, typename Multiplied>
+DISTILLD_INLINE void multiply_all_rows(const Multiplied& product, std::int64_t column) {
+    std::int64_t row = 0;
+    for (; row + kInputRows <= product.rows; row += kInputRows) {
+        product.template block<Columns, kInputRows>(column, row);
+    }
+    for (; row < product.rows; ++row) {
+        product.template block<Columns, 1>(column, row);
+    }
+}
+
+/// Blocks [begin, end) of kWeightRows columns.
+template <typename Multiplied>
+DISTILLD_INLINE void multiply_blocks(const Multiplied& product, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t column = begin * kWeightRows; column < std::min(end * kWeightRows, product.columns);) {
+        if (column + kWeightRows <= product.columns) {
+            multiply_all_rows<kWeightRows>(product, column);
+            column += kWeightRows;
+        } else {
+            multiply_all_rows<1>(product, column++);
+        }
     }
 }
 
@@ -100,28 +125,9 @@ struct Product {
         }
     }
 
-    template <std::int64_t Columns>
-    DISTILLD_INLINE void all_rows(std::int64_t column) const {
-        std::int64_t row = 0;
-        for (; row + kInputRows <= rows; row += kInputRows) {
-            block<Columns, kInputRows>(column, row);
-        }
-        for (; row < rows; ++row) {
-            block<Columns, 1>(column, row);
-        }
-    }
-
-    /// Blocks [begin, end) of kWeightRows columns.
     DISTILLD_INLINE static void run(const Product* all, std::int64_t begin, std::int64_t end) {
         const Product product = *all;
-        for (std::int64_t column = begin * kWeightRows; column < std::min(end * kWeightRows, product.columns);) {
-            if (column + kWeightRows <= product.columns) {
-                product.template all_rows<kWeightRows>(column);
-                column += kWeightRows;
-            } else {
-                product.template all_rows<1>(column++);
-            }
-        }
+        multiply_blocks(product, begin, end);
     }
 };
 
@@ -169,39 +175,48 @@ struct DotProduct {
                 }
             }
         }
-#pragma GCC unroll 4
-        for (std::size_t c = 0; c < Columns; ++c) {
-#pragma GCC unroll 4
-            for (std::size_t r = 0; r < Rows; ++r) {
-                const float sum = _mm512_reduce_add_ps(sums[c][r]);
-                const auto at = column + static_cast<std::int64_t>(c);
-                const float more =
-                    bias != nullptr ? widened(c10::BFloat16(bias[at], c10::BFloat16::from_bits())) : 0.0F;
-                out[(row + static_cast<std::int64_t>(r)) * columns + at] = narrowed<c10::BFloat16>(sum + more).x;
-            }
+        __m512 all[kWeightRows * kInputRows];
+#pragma GCC unroll 16
+        for (std::size_t i = 0; i < std::size(all); ++i) {
+            all[i] = i < Columns * Rows ? sums[i % Columns][i / Columns] : _mm512_setzero_ps();
+        }
+        std::array<float, kWeightRows * kInputRows> biases{};
+        for (std::size_t i = 0; bias != nullptr && i < Columns * Rows; ++i) {
+            const std::uint16_t number = bias[column + static_cast<std::int64_t>(i % Columns)];
+            biases[i] = widened(c10::BFloat16(number, c10::BFloat16::from_bits()));
+        }
+        const __m512 whole = _mm512_add_ps(sums_of(all), _mm512_loadu_ps(biases.data()));
+        std::array<std::uint16_t, kWeightRows * kInputRows> narrow;
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(narrow.data()),
+                            reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(whole)));
+        for (std::int64_t r = 0; r < Rows; ++r) {
+            std::memcpy(out + (row + r) * columns + column, narrow.data() + r * Columns,
+                        Columns * sizeof(std::uint16_t));
         }
     }
 
-    template <std::int64_t Columns>
-    DISTILLD_BF16 void all_rows(std::int64_t column) const {
-        std::int64_t row = 0;
-        for (; row + kInputRows <= rows; row += kInputRows) {
-            block<Columns, kInputRows>(column, row);
+    /// Lane i: the sum of the lanes of `all[i]`, which are added in the same pairs for each i.
+    DISTILLD_BF16 static __m512 sums_of(const __m512 (&all)[kWeightRows * kInputRows]) {
+        // Each: fours of neighbours in each quarter of a vector.
+        __m512 fours[4];
+#pragma GCC unroll 4
+        for (std::size_t i = 0; i < 4; ++i) {
+            const __m512* of = all + 4 * i;
+            const __m512 a = _mm512_add_ps(_mm512_unpacklo_ps(of[0], of[1]), _mm512_unpackhi_ps(of[0], of[1]));
+            const __m512 b = _mm512_add_ps(_mm512_unpacklo_ps(of[2], of[3]), _mm512_unpackhi_ps(of[2], of[3]));
+            const __m512d left = _mm512_castps_pd(a);
+            const __m512d right = _mm512_castps_pd(b);
+            fours[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(left, right)),
+                                     _mm512_castpd_ps(_mm512_unpackhi_pd(left, right)));
         }
-        for (; row < rows; ++row) {
-            block<Columns, 1>(column, row);
+        __m512 halves[2];
+#pragma GCC unroll 2
+        for (std::size_t i = 0; i < 2; ++i) {
+            halves[i] = _mm512_add_ps(_mm512_shuffle_f32x4(fours[2 * i], fours[2 * i + 1], 0x44),
+                                      _mm512_shuffle_f32x4(fours[2 * i], fours[2 * i + 1], 0xEE));
         }
-    }
-
-    DISTILLD_BF16 void run(std::int64_t begin, std::int64_t end) const {
-        for (std::int64_t column = begin * kWeightRows; column < std::min(end * kWeightRows, columns);) {
-            if (column + kWeightRows <= columns) {
-                all_rows<kWeightRows>(column);
-                column += kWeightRows;
-            } else {
-                all_rows<1>(column++);
-            }
-        }
+        return _mm512_add_ps(_mm512_shuffle_f32x4(halves[0], halves[1], 0x88),
+                             _mm512_shuffle_f32x4(halves[0], halves[1], 0xDD));
     }
 };
 
@@ -257,7 +272,8 @@ Tensor few_rows_product(const Tensor& x, const Tensor& weight, const std::option
                                  columns,
                                  depth,
                                  padded.size(1)};
-        in_parallel(blocks, grain, [&product](std::int64_t begin, std::int64_t end) { product.run(begin, end); });
+        in_parallel(blocks, grain,
+                    [&product](std::int64_t begin, std::int64_t end) { multiply_blocks(product, begin, end); });
     } else {
         with_element_type(rows.scalar_type(), multiply);
     }
