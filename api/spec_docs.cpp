@@ -75,6 +75,29 @@ json::object properties_schema(const SpecTable& table, std::string_view section,
     return properties;
 }
 
+/// Adds that a job has data of its own, or rollouts.
+void add_needs_of_data(const SpecTable& table, json::object& schema) {
+    json::array names;
+    json::object sections;
+    for (const SpecSection& section : table.sections) {
+        if (section.required.empty() || section.needed_by != NeededBy::data) {
+            continue;
+        }
+        json::array fields;
+        for (const auto* field : table.fields_of(section.pointer)) {
+            if (!field->required.empty() && field->needed_by == NeededBy::data) {
+                fields.emplace_back(field->name());
+            }
+        }
+        names.emplace_back(section.name());
+        sections[section.name()] = json::object{{"required", std::move(fields)}};
+    }
+    if (!names.empty()) {
+        const json::object data{{"required", std::move(names)}, {"properties", std::move(sections)}};
+        schema["anyOf"] = json::array{data, json::object{{"required", json::array{"rollout"}}}};
+    }
+}
+
 /// Adds what each kind of job requires: a generate job needs no student.
 void add_needs_by_kind(const SpecTable& table, json::object& schema) {
     json::array always;
@@ -89,7 +112,7 @@ void add_needs_by_kind(const SpecTable& table, json::object& schema) {
         }
         const auto by = field != nullptr ? field->needed_by : section->needed_by;
         if (by == NeededBy::data) {
-            continue;  // also depends on another section
+            continue;
         }
         (by == NeededBy::all ? always : of_training).emplace_back(name);
         json::array ways;
@@ -100,9 +123,11 @@ void add_needs_by_kind(const SpecTable& table, json::object& schema) {
             ways_of[name] = json::object{{"oneOf", std::move(ways)}};
         }
     }
+    schema.erase("required");  // object_schema() knows no kinds
     if (!always.empty()) {
         schema["required"] = std::move(always);
     }
+    add_needs_of_data(table, schema);
     const auto generate = json::object{{"kind", json::object{{"const", to_string(JobKind::generate)}}}};
     schema["if"] = json::object{{"properties", generate}, {"required", json::array{"kind"}}};
     schema["then"] = json::object{{"required", json::array{"teacher"}}};

@@ -27,6 +27,7 @@ const USUAL = new Set([
 /** What the table of fields says of each alone does not tell that one of several is needed. */
 const NEEDED = {
     "/student/model": "required, unless init is random",
+    "/dataset/train": "required, unless rollout is given",
     "/training/max_steps": "required, or epochs",
 };
 
