@@ -84,6 +84,7 @@ def test_a_running_job_is_on_its_machine_and_cancelled_by_hand(cluster, probe):
 def test_the_service_cancels_a_job_by_its_id_or_its_name(probe):
     waiting, job = probe.submit("job-a", *FOREVER)
     other, other_job = probe.submit("job-b", *FOREVER)
+    probe.wait_until_ready("job-a")  # Slurm may drain the node of a job that is cancelled while it starts
     assert probe.run("cancel", "job-a", 1, job) == ["cancelled"]
     assert probe.end_of(waiting) == f"worker_cancelled Slurm job {job} was cancelled"
     assert probe.run("cancel", "job-b", 2) == ["cancelled"], "there is no such attempt"

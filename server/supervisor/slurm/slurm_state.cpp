@@ -61,7 +61,7 @@ JobEnd end_of(std::uint64_t id, const std::optional<JobRecord>& record, const st
     JobEnd end{state->cause, job + " " + state->words};
     if (record->signal != 0 && end.cause == EndCause::worker) {
         end.words += " by signal " + std::to_string(record->signal);
-    } else if (record->exit_code != 0) {
+    } else if (record->exit_code != 0 && end.cause != EndCause::cancelled) {
         end.words += " with exit code " + std::to_string(record->exit_code);
     }
     if (end.cause == EndCause::worker && !log.empty()) {

@@ -116,6 +116,7 @@ TEST(SlurmState, EndsHaveAKindAndWords) {
     EXPECT_EQ(end("PREEMPTED").cause, EndCause::preempted);
     EXPECT_EQ(end("NODE_FAIL").cause, EndCause::node);
     EXPECT_EQ(end("CANCELLED", 0, 15).words, "Slurm job 12 was cancelled");
+    EXPECT_EQ(end("CANCELLED", 1).words, "Slurm job 12 was cancelled") << "its command was on its way";
     EXPECT_EQ(end("CANCELLED").cause, EndCause::cancelled);
     EXPECT_STREQ(end("OUT_OF_MEMORY", 0, 125).failure_kind(), kWorkerOutOfMemory);
     EXPECT_STREQ(end("BOOT_FAIL").failure_kind(), kWorkerNotStarted);
