@@ -12,6 +12,7 @@ from support import jobs
 from support.moments import kill
 from support.processes import Programs, wait_until
 from support.rest import Rest
+from support.small_disk import fill, small_disk_at
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -178,6 +179,20 @@ def test_one_of_two_servers_without_the_adapter_changes_nothing(distilld, spec, 
     reference = run(distilld, spec, tmp_path / "one")
     spec = jobs.changed(spec, {"/rollout/endpoints": [useless.url, servers[0].url]})
     assert run(distilld, spec, tmp_path / "two") == reference
+
+
+def test_a_full_disk_is_waited_for_and_changes_nothing(distilld, spec, tmp_path):
+    reference = run(distilld, spec, tmp_path / "calm")
+    with small_disk_at(tmp_path / "small", 8) as disk:
+        changes = {"/output": str(disk / "student"), "/checkpoint/every_steps": None}
+        process = distilld.start("run", jobs.write_spec(tmp_path / "full.json", jobs.changed(spec, changes)))
+        file = disk / "student" / "rollouts.jsonl"
+        wait_until(lambda: file.exists() and file.read_bytes().count(b"\n") > 2, "answers", pause=0.001)
+        ballast = fill(disk)
+        wait_until(lambda: "No space left on device" in process.out + process.err, "a wait for space")
+        ballast.unlink()
+        process.expect(0, seconds=120)
+        assert jobs.sha256(disk / "student" / "adapter_model.safetensors") == reference
 
 
 def test_a_service_tells_what_the_student_writes(distilld, spec, tmp_path):
