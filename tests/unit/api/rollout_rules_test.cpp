@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-auto spec_with(const std::vector<Override>& changes) {
+auto spec_of_rollouts(const std::vector<Override>& changes) {
     constexpr const char* kSpec =
         R"({"student": {"model": "m", "lora": {}}, "teacher": {"endpoints": ["http://h:1"]},
             "rollout": {"endpoints": ["http://h:2"], "prompts": "p.jsonl", "max_prompt_tokens": 6, "max_tokens": 4},
@@ -21,19 +21,19 @@ auto spec_with(const std::vector<Override>& changes) {
     return parse_job_spec(apply_overrides(kSpec, changes).value());
 }
 
-std::string refusal(const std::vector<Override>& changes) {
-    const auto spec = spec_with(changes);
+std::string refusal_of_rollouts(const std::vector<Override>& changes) {
+    const auto spec = spec_of_rollouts(changes);
     return spec ? std::string() : describe(spec.error());
 }
 
 TEST(RolloutRules, NeedNoDataset) {
-    const auto spec = spec_with({});
+    const auto spec = spec_of_rollouts({});
     ASSERT_TRUE(spec) << describe(spec.error());
     EXPECT_EQ(spec->dataset.sequence_length, 10U) << "a prompt and its answer";
     EXPECT_EQ(spec->dataset.packing, Packing::off);
-    EXPECT_EQ(spec_with({{"/dataset/sequence_length", "32"}}).value().dataset.sequence_length, 32U);
-    EXPECT_THAT(refusal({{"/rollout", "null"}}), HasSubstr("/dataset: dataset is required"));
-    EXPECT_THAT(refusal({{"/dataset/eval", "e.jsonl"}}), IsEmpty()) << "of held-out rows alone";
+    EXPECT_EQ(spec_of_rollouts({{"/dataset/sequence_length", "32"}}).value().dataset.sequence_length, 32U);
+    EXPECT_THAT(refusal_of_rollouts({{"/rollout", "null"}}), HasSubstr("/dataset: dataset is required"));
+    EXPECT_THAT(refusal_of_rollouts({{"/dataset/eval", "e.jsonl"}}), IsEmpty()) << "of held-out rows alone";
 }
 
 TEST(RolloutRules, RefuseWhatDoesNotFit) {
@@ -57,7 +57,7 @@ TEST(RolloutRules, RefuseWhatDoesNotFit) {
         {{{"/rollout/api_key_env", "HOME"}}, "/rollout/api_key_env: "},
     };
     for (const Case& one : cases) {
-        EXPECT_THAT(refusal(one.changes), HasSubstr(one.said));
+        EXPECT_THAT(refusal_of_rollouts(one.changes), HasSubstr(one.said));
     }
 }
 
