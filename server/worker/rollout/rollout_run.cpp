@@ -35,7 +35,7 @@ constexpr std::uint32_t kMaxAtOnce = 64;  ///< micro-batches
 /// Digits of the fence's holder in the adapters' names: another attempt has others.
 constexpr std::size_t kNameDigits = 8;
 
-/// Settings that both requests for answers and requests for targets have.
+/// How the servers are asked, as settings of a teacher.
 TeacherSpec asking(const RolloutSpec& rollout, std::uint32_t at_once) {
     TeacherSpec spec;
     spec.endpoints = rollout.endpoints;
@@ -205,8 +205,9 @@ asio::awaitable<Result<void>> prepare_rollouts(PreparedRun& run, GraphExecutors 
             : Error{info.error().kind, said_of_teacher(kRolloutLane, info.error().message)};
     }
     rollout->info = std::move(*info);
-    emit(LogEvent{"info", std::string("rollout: adapters change the answers, and the same seed repeats them") +
-                              (rollout->info.deterministic ? "" : " not")});
+    emit(LogEvent{"info", std::string("rollout: adapters change the answers, ") +
+                              (rollout->info.deterministic ? "and the same seed repeats them"
+                                                           : "but the same seed does not repeat them")});
     run.rollout = std::move(rollout);
     co_return Result<void>();
 }
