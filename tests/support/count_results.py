@@ -12,6 +12,8 @@ import xml.etree.ElementTree as ElementTree
 
 MAX_REPORTS = 2
 MAX_REPORT_LINES = 60
+MAX_REASON_LINES = 4  # of the start and of the end
+MAX_REASON_WIDTH = 200
 
 
 class Count:
@@ -47,10 +49,18 @@ def outcome_of(case):
     return "passed"
 
 
+def reason(case):
+    """The first and the last lines of what a failed case said."""
+    said = next((part for kind in ("failure", "error") for part in case.findall(kind)), None)
+    lines = [] if said is None else [line.strip() for line in said.get("message", "").splitlines() if line.strip()]
+    kept = lines if len(lines) <= 2 * MAX_REASON_LINES else [*lines[:MAX_REASON_LINES], *lines[-MAX_REASON_LINES:]]
+    return "".join(f"\n        {line[:MAX_REASON_WIDTH]}" for line in kept)
+
+
 def count_cases(file):
     count = Count()
     for case in ElementTree.parse(file).getroot().iter("testcase"):
-        count.add(outcome_of(case), f"{case.get('classname')}.{case.get('name')}")
+        count.add(outcome_of(case), f"{case.get('classname')}.{case.get('name')}{reason(case)}")
     return count
 
 

@@ -1,7 +1,9 @@
 """A small REST client of the service, which holds what it sends and gets against the contract."""
 
+import contextlib
 import http.client
 import json
+import random
 import socket
 import urllib.parse
 
@@ -9,6 +11,7 @@ from support.contract import check_exchange
 from support.processes import PATIENCE, wait_until
 
 ENDED = ("succeeded", "failed", "cancelled")
+_RANDOM = random.SystemRandom()  # tests beside this one draw others
 
 
 class Answer:
@@ -121,11 +124,23 @@ def metric_samples(text):
     return samples
 
 
+def free_ports(count):
+    """Ports for programs that are about to be started. They lie below the range that the kernel takes for connections:
+    no connection of another test can hold one of them by the time its program listens."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as ephemeral:
+        above = int(ephemeral.read().split()[0])
+    ports = []
+    with contextlib.ExitStack() as held:
+        while len(ports) < count:
+            port = _RANDOM.randrange(10_000, above)
+            with contextlib.suppress(OSError):  # somebody listens there
+                held.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                ports.append(port)
+    return ports
+
+
 def free_port():
-    """A port for a program that is about to be started: nobody listens on it until somebody takes it."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
+    return free_ports(1)[0]
 
 
 # Bound for as long as the tests run, so that no program of another test gets the port, and never listening.

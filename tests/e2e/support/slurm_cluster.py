@@ -9,9 +9,10 @@ import os
 import pathlib
 import secrets
 import shutil
-import socket
 import subprocess
 import time
+
+from support.rest import free_ports
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol", "sinfo")
 
@@ -22,17 +23,6 @@ def missing():
     if absent:
         return f"Slurm is not installed: {', '.join(absent)}"
     return "" if os.geteuid() == 0 else "slurmd needs root"
-
-
-def free_ports(count):
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
 
 
 class SlurmCluster:
