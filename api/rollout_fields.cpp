@@ -11,8 +11,7 @@ std::vector<SpecField> rollout_fields() {
          .kind = make_urls(&RolloutSpec::endpoints, 256),
          .decides_weights = no,
          .help = "URLs of servers with the student's base model, such as `distilld teacher MODEL`: each is given every "
-                 "step's adapter. They must see `output` under the same path",
-         .required = "the URLs of servers with the student's base model, such as [\"http://127.0.0.1:8600\"]"},
+                 "step's adapter. They must see `output` under the same path"},
         {.pointer = "/rollout/protocol",
          .kind = make_choice(&RolloutSpec::protocol, kRolloutProtocolNames),
          .decides_weights = no,
@@ -40,6 +39,21 @@ std::vector<SpecField> rollout_fields() {
          .kind = make_number(&RolloutSpec::temperature, {.max = 100}),
          .decides_weights = yes,
          .help = "temperature of the answers, drawn by `training.seed`, row and epoch; 0: always the likeliest token"},
+        {.pointer = "/rollout/top_p",
+         .kind = make_number(&RolloutSpec::top_p, {.max = 1, .ends = Ends::open_min}),
+         .decides_weights = yes,
+         .help = "answers are drawn among the likeliest tokens that have this mass together (nucleus sampling)"},
+        {.pointer = "/rollout/lmbda",
+         .kind = make_number(&RolloutSpec::lmbda, {.max = 1}),
+         .decides_weights = yes,
+         .help = "share of the prompts that the student answers, drawn per row and epoch by `training.seed`. A row of "
+                 "`dataset.train` takes the place of each other one: row r that of prompt r, if both have as many"},
+        {.pointer = "/rollout/replay",
+         .kind = make_path(&RolloutSpec::replay, PathUse::reads, "JSONL file", true),
+         .decides_weights = no,
+         .help = "`rollouts.jsonl` of an earlier run of the same spec: trains on its answers again, to the same bits, "
+                 "without `endpoints`",
+         .there = Named::file},
         {.pointer = "/rollout/staleness",
          .kind = make_integer(&RolloutSpec::staleness, {0, 64}),
          .decides_weights = yes,
@@ -128,8 +142,14 @@ void rollouts_are_of_a_graded_adapter(SpecReading& reading) {
     if (!spec.student.lora) {
         conflict("/rollout", "takes a student with adapters, which servers load while they run: give /student/lora");
     }
-    if (reading.given("/dataset/train") && !spec.dataset.train.empty()) {
-        conflict("/dataset/train", "is replaced by /rollout/prompts: leave it out");
+    if (spec.rollout->endpoints.empty() && spec.rollout->replay.empty() && !reading.given("/rollout/endpoints")) {
+        reading.require("/rollout/endpoints",
+                        "the URLs of servers with the student's base model, such as [\"http://127.0.0.1:8600\"]");
+    }
+    if (spec.rollout->lmbda == 1 && !spec.dataset.train.empty()) {
+        conflict("/dataset/train", "is replaced by /rollout/prompts: leave it out, or give /rollout/lmbda below 1");
+    } else if (spec.rollout->lmbda < 1 && !reading.given("/dataset/train")) {
+        reading.require("/dataset/train", "the rows that take the places of prompts (/rollout/lmbda is below 1)");
     }
     if (!reading.given("/dataset/packing")) {
         spec.dataset.packing = Packing::off;

@@ -202,7 +202,10 @@ struct RolloutSpec {
     std::uint32_t max_prompt_tokens = 256;  ///< a longer prompt is refused
     std::uint32_t max_tokens = 128;         ///< of an answer
     double temperature = 1.0;               ///< 0: always the likeliest token
+    double top_p = 1.0;                     ///< tokens are drawn among the likeliest with this mass together
     std::uint32_t staleness = 0;            ///< steps between the weights that write for a step and that step
+    double lmbda = 1.0;                     ///< share of the rows that are answered; the others are the dataset's
+    std::string replay;                     ///< file of the answers that an earlier run has kept; empty = ask servers
     bool keep = true;                       ///< answers are kept beside the output, so that a run goes on with them
     bool require_repeatable = true;         ///< refuse servers that do not repeat an answer of the same seed
     double timeout_secs = 120.0;            ///< of the answers to one micro-batch

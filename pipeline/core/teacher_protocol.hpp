@@ -25,18 +25,20 @@ inline constexpr std::array kTeacherProtocolNames{
 inline constexpr TeacherProtocol kDefaultTeacherProtocol = kTeacherProtocolNames.front().value;
 
 /// What serves a student that trains, so that it writes its own answers.
-enum class RolloutProtocol { automatic, distilld, vllm };
+enum class RolloutProtocol { automatic, distilld, vllm, sglang };
 
 /// Also what `owned_by` of GET /v1/models says.
 inline constexpr std::array kRolloutProtocolNames{
     EnumName<RolloutProtocol>{"auto", RolloutProtocol::automatic},
     EnumName<RolloutProtocol>{"distilld", RolloutProtocol::distilld},
     EnumName<RolloutProtocol>{"vllm", RolloutProtocol::vllm},
+    EnumName<RolloutProtocol>{"sglang", RolloutProtocol::sglang},
 };
 
 /// How such servers are told to take adapters.
 inline constexpr const char* kHowServersTakeAdapters =
-    "distilld teacher --max-adapters; vllm serve --enable-lora --max-loras, with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1";
+    "distilld teacher --max-adapters; vllm serve --enable-lora --max-loras, with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1; "
+    "sglang.launch_server --enable-lora --max-loaded-loras";
 
 [[nodiscard]] constexpr const char* to_string(TeacherProtocol protocol) noexcept {
     return name_of(kTeacherProtocolNames, protocol);

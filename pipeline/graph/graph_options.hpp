@@ -15,6 +15,7 @@
 #include "pipeline/core/spec_sections.hpp"
 #include "pipeline/core/student_snapshot.hpp"
 #include "pipeline/core/worker_events.hpp"
+#include "pipeline/data/dataset.hpp"
 #include "pipeline/graph/steady_time.hpp"
 #include "pipeline/graph/student.hpp"
 #include "pipeline/graph/teacher/teacher_stage.hpp"
@@ -59,8 +60,9 @@ struct RolloutOptions {
     TeacherStageOptions asking{};
     RolloutPlan plan;
     std::uint32_t max_tokens = 0;
+    std::shared_ptr<const Dataset> dataset{};  ///< rows in place of prompts without an answer; null: all have one
     /// Puts the weights after `steps` steps where the servers find them, and returns when they may ask. Disk executor;
-    /// again while the error is of kind disk_full.
+    /// again while the error is of kind disk_full. Empty: nobody writes with them.
     std::function<Result<void>(std::uint64_t steps, const StudentSnapshot&)> publish;
     /// Keeps the answers before the student trains on them. Likewise. May be empty.
     std::function<Result<void>(const RolloutStep&)> keep;

@@ -41,16 +41,28 @@ struct GradedStep {
     RolloutStep answers;
 };
 
-GradedStep graded_step(const std::vector<MicroBatch>& asked, std::uint64_t step, const RolloutPlan& plan) {
+/// The dataset's rows in place of the prompts that have no answers.
+TokenBatch rows_beside(const KeptAnswers& answers, const RolloutOptions& options) {
+    std::vector<std::uint64_t> rows;
+    for (std::size_t i = 0; i < answers.rows.size(); ++i) {
+        if (answers.answers[i].ids.empty()) {
+            rows.push_back(options.plan.dataset_row(answers.micro_batch, i, answers.rows[i]));
+        }
+    }
+    return rows.empty() ? TokenBatch() : options.dataset->batch(answers.micro_batch, rows);
+}
+
+GradedStep graded_step(const std::vector<MicroBatch>& asked, std::uint64_t step, const RolloutOptions& options) {
     GradedStep graded;
     graded.answers.step = step;
     std::uint64_t target_tokens = 0;
     for (const MicroBatch& batch : asked) {
         const TokenBatch& prompts = *batch.tokens;
-        KeptAnswers answers{prompts.number, plan.version_of(prompts.number), prompts.row_ids,
+        KeptAnswers answers{prompts.number, options.plan.version_of(prompts.number), prompts.row_ids,
                             rollouts_of(*batch.targets, prompts.lengths)};
         PlannedBatch planned;
-        planned.tokens = std::make_shared<const TokenBatch>(answered_batch(prompts, answers.answers));
+        planned.tokens =
+            std::make_shared<const TokenBatch>(answered_batch(prompts, answers.answers, rows_beside(answers, options)));
         planned.index = batch.index;
         planned.number = batch.own_number;
         planned.ends_step = batch.ends_step;
@@ -124,7 +136,7 @@ asio::awaitable<bool> RolloutStage::collect_step(std::uint64_t step) {
         writers_.on_trained(n);
         asked.push_back(std::move(*batch));
     }
-    auto grade = [this, step, moved = std::move(asked)] { return graded_step(moved, step, options_.plan); };
+    auto grade = [this, step, moved = std::move(asked)] { return graded_step(moved, step, options_); };
     GradedStep graded = co_await run_on(executors_.staging, std::move(grade));
     count(graded.answers);
     if (options_.keep) {
@@ -147,7 +159,7 @@ asio::awaitable<bool> RolloutStage::collect_step(std::uint64_t step) {
 void RolloutStage::count(const RolloutStep& step) {
     for (const KeptAnswers& batch : step.answers) {
         for (const Rollout& answer : batch.answers) {
-            ++counters_.answers;
+            counters_.answers += answer.ids.empty() ? 0 : 1;
             counters_.tokens += answer.ids.size();
             counters_.cut += answer.ids.size() == options_.max_tokens ? 1 : 0;
             for (const float log_probability : answer.log_probabilities) {
@@ -171,6 +183,10 @@ asio::awaitable<void> RolloutStage::on_step_done(std::uint64_t steps) {
     if (stopped_ || failure() || steps >= total_steps_) {
         co_return;
     }
+    if (!options_.publish) {
+        let_write(steps);
+        co_return;
+    }
     co_await written();
     co_await optimizer_.apply_updates(steps);
     auto copy = [this] { return student_.snapshot(RunState()); };
@@ -190,7 +206,11 @@ asio::awaitable<void> RolloutStage::publish(std::uint64_t steps, std::shared_ptr
         fail(done.error());
         co_return;
     }
-    const std::uint64_t end = steps + options_.plan.staleness + 1;
+    let_write(steps);
+}
+
+void RolloutStage::let_write(std::uint64_t version) {
+    const std::uint64_t end = version + options_.plan.staleness + 1;
     writers_.set_end(steps_.first_of(std::min(end, total_steps_)), end >= total_steps_);
 }
 

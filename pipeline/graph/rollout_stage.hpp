@@ -54,6 +54,7 @@ class RolloutStage {
     boost::asio::awaitable<bool> collect_step(std::uint64_t step);
     boost::asio::awaitable<void> written();
     boost::asio::awaitable<void> publish(std::uint64_t steps, std::shared_ptr<const StudentSnapshot> snapshot);
+    void let_write(std::uint64_t version);
     void count(const RolloutStep& step);
     void fail(Error error);
     void fail(const std::exception_ptr& thrown);

@@ -160,7 +160,8 @@ std::unique_ptr<TrainingGraph> make_graph(PreparedRun& run, GraphExecutors execu
     const TrainingSpec& training = run.spec.training;
     BatchPlan plan = batch_plan(run);
     const auto slice = own_slice(run);
-    auto rows = run.rollout ? with_room_for_answers(run.dataset, run.spec.rollout->max_tokens) : run.dataset;
+    auto rows =
+        run.rollout ? with_room_for_answers(run.dataset, run.spec.rollout->max_tokens, run.rollout->plan) : run.dataset;
     auto batches = run.mixed
                        ? std::make_shared<BatchSource>(run.mixed, std::move(plan), training.micro_batches, slice)
                        : std::make_shared<BatchSource>(std::move(rows), std::move(plan), training.micro_batches, slice);

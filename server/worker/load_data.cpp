@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/json_text.hpp"
+#include "base/sha256.hpp"
 #include "models/families/adapter_config.hpp"
 #include "pipeline/data/tokenizer_choice.hpp"
 #include "server/worker/training_data.hpp"
@@ -35,19 +37,43 @@ void tell_of_documents(const Dataset& rows, const DatasetSpec& spec, const Teach
             " rows, which they fill to " + percent.substr(0, percent.find('.') + 2) + "%");
 }
 
+bool read_text(const PreparedRun& run) {
+    return run.dataset->has_text() || (run.stand_ins && run.stand_ins->has_text());
+}
+
 /// The tokenizer for the export and the first event. One that read nothing is not the student's, unless its files are
 /// named or lie beside it.
 ExportTokenizer settle_tokenizer(PreparedRun& run, const TokenizerChoice& choice) {
-    const bool read_text = run.dataset->has_text() || (run.eval && run.eval->has_text());
-    run.tokenizer = run.spec.dataset.format == DataFormat::tensors ? "" : choice.description(read_text);
-    run.exports_byte_tokenizer = read_text && choice.folder.empty();
+    const bool text = read_text(run) || (run.eval && run.eval->has_text());
+    run.tokenizer = run.spec.dataset.format == DataFormat::tensors ? "" : choice.description(text);
+    run.exports_byte_tokenizer = text && choice.folder.empty();
     ExportTokenizer exported;
     exported.files = choice.folder;
     exported.of_the_model = choice.of_the_model;
-    if (read_text || !choice.folder.empty()) {
+    if (text || !choice.folder.empty()) {
         exported.special = choice.special;
     }
     return exported;
+}
+
+/// The rows that take the places of prompts.
+Result<void> load_stand_ins(PreparedRun& run, const DataReading& reading) {
+    const JobSpec& spec = run.spec;
+    Result<std::shared_ptr<const Dataset>> rows = load_rows(reading, "train", spec.dataset.train);
+    if (!rows) {
+        return rows.error();
+    }
+    if ((*rows)->teacher_documents() != nullptr) {
+        return invalid_input("/dataset/train: " + shown(spec.dataset.train) +
+                             " has prompts of their own for the teacher, which /rollout does not take");
+    }
+    run.stand_ins = std::move(*rows);
+    run.data_hash = sha256_text(run.data_hash + run.stand_ins->hash());
+    reading.on_info("rollout: the student answers " + std::to_string(run.dataset->row_count()) +
+                    " prompts with a chance of " + number_text(spec.rollout->lmbda) + " each; otherwise one of " +
+                    std::to_string(run.stand_ins->row_count()) + " rows of " + shown(spec.dataset.train) +
+                    " takes its place");
+    return {};
 }
 
 Result<void> load_rows_of(PreparedRun& run, const DataReading& reading) {
@@ -64,6 +90,7 @@ Result<void> load_rows_of(PreparedRun& run, const DataReading& reading) {
         }
         run.mixed = std::move(*mixed);
         run.dataset = run.mixed;
+        run.data_hash = run.dataset->hash();
         return {};
     }
     Result<std::shared_ptr<const Dataset>> train = load_training_rows(reading);
@@ -71,6 +98,10 @@ Result<void> load_rows_of(PreparedRun& run, const DataReading& reading) {
         return train.error();
     }
     run.dataset = std::move(*train);
+    run.data_hash = run.dataset->hash();
+    if (spec.rollout && spec.rollout->lmbda < 1) {
+        return load_stand_ins(run, reading);
+    }
     tell_of_documents(*run.dataset, spec.dataset, reading.teacher, reading.on_info);
     if (spec.has_teacher() && run.dataset->names_teachers()) {
         reading.on_info("rows of " + shown(spec.dataset.train) +
@@ -139,13 +170,13 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
     if (Result<void> loaded = load_rows_of(run, reading); !loaded) {
         return loaded.error();
     }
-    Result<std::string> hash = tokenizer_hash(run.dataset->has_text(), *choice);
+    Result<std::string> hash = tokenizer_hash(read_text(run), *choice);
     if (!hash) {
         return hash.error();
     }
     run.tokenizer_hash = std::move(*hash);
     if (spec.has_teacher()) {
-        run.tokenizer_signs = tokenizer_signs(run.dataset->has_text(), *choice);
+        run.tokenizer_signs = tokenizer_signs(read_text(run), *choice);
     }
     if (!spec.dataset.eval.empty()) {
         if (Result<void> loaded = load_held_out_rows(run, reading); !loaded) {
@@ -165,7 +196,7 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
 }
 
 Result<void> try_first_rows(const PreparedRun& run) {
-    for (const auto& dataset : {run.dataset, run.eval}) {
+    for (const auto& dataset : {run.dataset, run.stand_ins, run.eval}) {
         if (!dataset) {
             continue;
         }

@@ -194,7 +194,7 @@ class Preparation {
             return identity.error();
         }
         for (const Step& step : {Step([this] { return load_student(); }), Step([this] { return load_data(); }),
-                                 Step([&] { return check_run_identity(*identity, run_.spec, run_.dataset->hash()); }),
+                                 Step([&] { return check_run_identity(*identity, run_.spec, run_.data_hash); }),
                                  Step([this] { return run_.resumed_from.empty() ? Result<void>() : restore_along(); }),
                                  Step([this] { return settle_replicas(run_, emit_); })}) {
             if (Result<void> done = step(); !done) {
@@ -295,7 +295,7 @@ class Preparation {
     /// Starts from this run's newest checkpoint or from step 0; refuses another run's.
     Result<void> begin_or_go_on(bool ordered) {
         const models::CheckpointStore store = checkpoint_store(run_.spec);
-        const std::string& hash = run_.dataset->hash();
+        const std::string& hash = run_.data_hash;
         const Result<StartingPoint> start = find_starting_point(store, run_.spec, hash, ordered);
         if (!start) {
             return start.error();

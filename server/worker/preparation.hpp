@@ -36,13 +36,15 @@ struct PreparedRun {
     JobSpec spec;  ///< with effective values: threads, the device, and the chosen batch size
     std::unique_ptr<Student> student;
     std::shared_ptr<const Dataset> dataset;
-    std::shared_ptr<const Dataset> eval;  ///< null: none
-    std::unique_ptr<TokenCache> tokens;   ///< null: dataset.cache is false
-    bool exports_byte_tokenizer = false;  ///< the text was read byte by byte, by the built-in tokenizer
-    TextSamples samples;                  ///< at each evaluation; empty: none
-    std::string tokenizer;                ///< describes what read the data, in one line
-    std::string tokenizer_hash;           ///< of the tokenizer that read text; empty: no text
-    TokenizerSigns tokenizer_signs;       ///< of the student's, for its teachers
+    std::shared_ptr<const Dataset> eval;         ///< null: none
+    std::shared_ptr<const Dataset> stand_ins{};  ///< rows in place of prompts without an answer; null: none
+    std::string data_hash;                       ///< of `dataset` and `stand_ins`
+    std::unique_ptr<TokenCache> tokens;          ///< null: dataset.cache is false
+    bool exports_byte_tokenizer = false;         ///< the text was read byte by byte, by the built-in tokenizer
+    TextSamples samples;                         ///< at each evaluation; empty: none
+    std::string tokenizer;                       ///< describes what read the data, in one line
+    std::string tokenizer_hash;                  ///< of the tokenizer that read text; empty: no text
+    TokenizerSigns tokenizer_signs;              ///< of the student's, for its teachers
     std::shared_ptr<const TeacherTokenizer> teacher_tokenizer{};  ///< null: the teachers have the student's
     std::vector<FolderFence> fences;                   ///< of output, and of the checkpoints if it is another folder
     std::shared_ptr<const MixedDataset> mixed{};       ///< the dataset, if its rows name their teachers

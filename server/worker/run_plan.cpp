@@ -49,7 +49,7 @@ BatchPlan batch_plan(const PreparedRun& run) {
 }
 
 std::string identity_of(const PreparedRun& run) {
-    return make_run_identity(run.spec, run.dataset->hash(), api::spec_table(), run_environment_of(run));
+    return make_run_identity(run.spec, run.data_hash, api::spec_table(), run_environment_of(run));
 }
 
 Result<void> settle_steps(PreparedRun& run, const EmitEvent& emit) {

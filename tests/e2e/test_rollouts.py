@@ -134,6 +134,41 @@ def test_weights_depend_on_the_data_the_seed_and_k_alone(distilld, spec, servers
     assert other != reference
 
 
+def test_rows_of_the_dataset_take_the_places_of_prompts_by_their_numbers(distilld, spec, servers, tmp_path):
+    draw = random.Random(5)
+    rows = [[draw.randrange(2, 64) for _ in range(draw.randrange(2, 22))] for _ in range(17)]
+    jobs.write_jsonl(tmp_path / "rows.jsonl", [{"input_ids": ids} for ids in rows])
+    mixed = {"/rollout/lmbda": 0.5, "/rollout/staleness": 1, "/dataset/train": str(tmp_path / "rows.jsonl")}
+    spec = jobs.changed(spec, mixed)
+    reference = run(distilld, jobs.changed(spec, {"/training/parallel": False}), tmp_path / "sequential")
+    answers = [answer for line in kept(tmp_path / "sequential") for answer in line["answers"]]
+    share = sum(bool(answer["ids"]) for answer in answers) / len(answers)
+    assert 0.3 < share < 0.7, "of 80"
+    two = jobs.changed(spec, {"/rollout/endpoints": [server.url for server in servers]})
+    assert run(distilld, two, tmp_path / "parallel") == reference
+    assert killed(distilld, two, tmp_path / "killed", 4) == reference
+    assert run(distilld, jobs.changed(spec, {"/rollout/lmbda": 0.6}), tmp_path / "more") != reference
+
+
+def test_an_earlier_runs_answers_are_replayed_to_the_same_bits(distilld, spec, tmp_path):
+    spec = jobs.changed(spec, {"/rollout/staleness": 1})
+    reference = run(distilld, spec, tmp_path / "live")
+    file = tmp_path / "live" / "rollouts.jsonl"
+    again = jobs.changed(spec, {"/rollout/endpoints": None, "/rollout/replay": str(file)})
+    assert run(distilld, again, tmp_path / "replayed") == reference
+    assert kept(tmp_path / "replayed") == kept(tmp_path / "live")
+    assert killed(distilld, again, tmp_path / "killed", 3) == reference
+
+    other = jobs.changed(again, {"/training/seed": 9})
+    assert f"/rollout/replay: {file}: /training/seed: is 9" in run(distilld, other, tmp_path / "seed", code=1)
+    part = tmp_path / "part.jsonl"
+    part.write_text("".join(file.read_text().splitlines(keepends=True)[:5]))
+    short = jobs.changed(again, {"/rollout/replay": str(part)})
+    assert ": it is of a shorter run" in run(distilld, short, tmp_path / "part", code=1)
+    own = jobs.changed(again, {"/rollout/replay": str(tmp_path / "part" / "rollouts.jsonl")})
+    assert "is the file that this job writes" in run(distilld, own, tmp_path / "part", code=1)
+
+
 def test_a_run_of_more_steps_goes_on_with_the_adapters_of_the_last_ones(distilld, spec, tmp_path):
     changes = {"/rollout/staleness": 2, "/training/lr_scheduler_type": "constant"}
     spec = jobs.changed(spec, changes)

@@ -67,9 +67,10 @@ class KeptDecoder final : public EncodedAnswer::Decoder {
             return FetchError{FailureKind::rejected, kept.error().message, std::nullopt};
         }
         bool fits = kept->rows == tokens_->row_ids;
-        for (std::size_t row = 0; fits && row < kept->answers.size(); ++row) {
-            fits =
-                static_cast<std::size_t>(tokens_->lengths[row]) + kept->answers[row].ids.size() - 1 <= tokens_->columns;
+        for (std::uint32_t row = 0; fits && row < kept->answers.size(); ++row) {
+            const std::size_t answer = kept->answers[row].ids.size();
+            fits = wants_answer(*tokens_, row) == (answer > 0) &&
+                   static_cast<std::size_t>(tokens_->lengths[row]) + answer <= std::size_t{tokens_->columns} + 1;
         }
         if (!fits) {
             return FetchError{
@@ -103,6 +104,23 @@ Result<std::unique_ptr<KeptRollouts>> KeptRollouts::open(fs::path file, const st
         if (!begun) {
             return begun.error();
         }
+    }
+    return kept;
+}
+
+Result<std::unique_ptr<KeptRollouts>> KeptRollouts::open_other(
+    fs::path file, const std::function<Result<void>(const std::string& run)>& check) {
+    std::unique_ptr<KeptRollouts> kept(new KeptRollouts(std::move(file), nullptr));
+    Result<void> fits = invalid_input("it has no answers");
+    const Result<bool> ours = kept->load([&](const std::string& run) {
+        fits = check(run);
+        return fits.has_value();
+    });
+    if (!ours) {
+        return ours.error();
+    }
+    if (!fits) {
+        return Error{fits.error().kind, kept->file_.string() + ": " + fits.error().message};
     }
     return kept;
 }
@@ -185,7 +203,7 @@ Result<KeptAnswers> KeptRollouts::read(std::uint64_t micro_batch) const {
     }
     const bool whole =
         kept.answers.size() == kept.rows.size() && std::ranges::all_of(kept.answers, [](const Rollout& one) {
-            return !one.ids.empty() && one.ids.size() == one.log_probabilities.size();
+            return one.ids.size() == one.log_probabilities.size();
         });
     return whole ? Result<KeptAnswers>(std::move(kept)) : damaged(file_, line.begin);
 }

@@ -36,6 +36,10 @@ class KeptRollouts {
                                                       const std::function<bool(const std::string& run)>& is_ours,
                                                       Guard guard);
 
+    /// Opens what another run has kept, to read it. `check` says why its run's answers are not those wanted.
+    static Result<std::unique_ptr<KeptRollouts>> open_other(
+        std::filesystem::path file, const std::function<Result<void>(const std::string& run)>& check);
+
     [[nodiscard]] bool has(std::uint64_t micro_batch) const;
     [[nodiscard]] std::uint64_t count() const;
     /// Those of a micro-batch that it has. Reads the disk.

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/json_text.hpp"
+
 namespace distilld {
 
 namespace od = simdjson::ondemand;
@@ -55,7 +57,11 @@ void append_numbers(std::string& json, std::span<const std::int32_t> numbers) {
 }  // namespace
 
 Result<std::vector<RequestPart>> RolloutCodec::plan_requests(const TokenBatch& tokens) const {
-    return split_rows(tokens, {.max_rows = 1});
+    auto parts = split_rows(tokens, {.max_rows = 1});
+    if (parts) {
+        std::erase_if(*parts, [&](const RequestPart& part) { return !wants_answer(tokens, part.first_row); });
+    }
+    return parts;
 }
 
 HttpRequest RolloutCodec::request(const std::string& model, std::span<const std::int32_t> prompt, std::uint64_t seed,
@@ -63,8 +69,9 @@ HttpRequest RolloutCodec::request(const std::string& model, std::span<const std:
     auto body = std::make_shared<std::string>();
     *body = R"({"model":")" + model + R"(","prompt":)";
     append_numbers(*body, prompt);
-    *body += R"(,"max_tokens":)" + std::to_string(max_tokens) + R"(,"temperature":)" + std::to_string(temperature) +
-             R"(,"seed":)" + std::to_string(seed) + R"(,"logprobs":0,"return_token_ids":true})";
+    *body += R"(,"max_tokens":)" + std::to_string(max_tokens) + R"(,"temperature":)" + number_text(temperature) +
+             (options_.top_p < 1 ? R"(,"top_p":)" + number_text(options_.top_p) : "") + R"(,"seed":)" +
+             std::to_string(seed) + R"(,"logprobs":0,"return_token_ids":true})";
     HttpRequest request;
     request.target = options_.target;
     request.content_type = kJsonContentType;
@@ -130,6 +137,15 @@ AnswerSize RolloutCodec::answer_size(std::uint32_t rows, std::uint32_t columns) 
     return size;
 }
 
+bool wants_answer(const TokenBatch& prompts, std::uint32_t row) {
+    const std::size_t last = std::size_t{row} * prompts.columns + static_cast<std::size_t>(prompts.lengths[row]) - 1;
+    return prompts.labels[last] != kIgnoredLabel;
+}
+
+bool wants_no_answer(const TokenBatch& prompts) {
+    return std::ranges::all_of(prompts.labels, [](std::int32_t label) { return label == kIgnoredLabel; });
+}
+
 TeacherTargets targets_of(std::span<const Rollout> rollouts, std::span<const std::int32_t> prompts,
                           std::uint32_t columns) {
     const std::size_t positions = rollouts.size() * columns;
@@ -175,23 +191,34 @@ std::vector<Rollout> rollouts_of(const TeacherTargets& targets, std::span<const 
     return rollouts;
 }
 
-TokenBatch answered_batch(const TokenBatch& prompts, std::span<const Rollout> rollouts) {
+TokenBatch answered_batch(const TokenBatch& prompts, std::span<const Rollout> rollouts, const TokenBatch& others) {
     TokenBatch batch;
     batch.number = prompts.number;
     batch.rows = prompts.rows;
     batch.row_ids = prompts.row_ids;
+    std::uint32_t other = 0;
     for (std::uint32_t row = 0; row < prompts.rows; ++row) {
-        batch.lengths.push_back(prompts.lengths[row] + static_cast<std::int32_t>(rollouts[row].ids.size()) - 1);
+        const auto answer = static_cast<std::int32_t>(rollouts[row].ids.size());
+        batch.lengths.push_back(answer > 0 ? prompts.lengths[row] + answer - 1 : others.lengths.at(other++));
         batch.columns = std::max(batch.columns, static_cast<std::uint32_t>(batch.lengths.back()));
         batch.target_tokens += rollouts[row].ids.size();
     }
+    batch.target_tokens += others.target_tokens;
     const std::size_t positions = std::size_t{batch.rows} * batch.columns;
     batch.input_ids.assign(positions, 0);
     batch.labels.assign(positions, kIgnoredLabel);
+    other = 0;
     for (std::uint32_t row = 0; row < prompts.rows; ++row) {
         const std::vector<std::int32_t>& answer = rollouts[row].ids;
-        const auto asked = prompts.input_ids.begin() + std::ptrdiff_t{row} * prompts.columns;
         const auto begin = std::ptrdiff_t{row} * batch.columns;
+        if (answer.empty()) {
+            const auto from = std::ptrdiff_t{other} * others.columns;
+            const std::int32_t length = others.lengths[other++];
+            std::copy_n(others.input_ids.begin() + from, length, batch.input_ids.begin() + begin);
+            std::copy_n(others.labels.begin() + from, length, batch.labels.begin() + begin);
+            continue;
+        }
+        const auto asked = prompts.input_ids.begin() + std::ptrdiff_t{row} * prompts.columns;
         const auto behind = std::copy(asked, asked + prompts.lengths[row], batch.input_ids.begin() + begin);
         std::copy(answer.begin(), answer.end() - 1, behind);
         std::ranges::copy(answer, batch.labels.begin() + begin + prompts.lengths[row] - 1);

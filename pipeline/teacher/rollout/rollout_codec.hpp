@@ -14,7 +14,7 @@ namespace distilld {
 
 /// What the student wrote to one prompt.
 struct Rollout {
-    std::vector<std::int32_t> ids;         ///< at least one; with the one that ends the text, if it has ended
+    std::vector<std::int32_t> ids;         ///< with the one that ends the text, if it has ended; empty: not answered
     std::vector<float> log_probabilities;  ///< of each at temperature 1
 };
 
@@ -24,6 +24,7 @@ struct RolloutCodecOptions {
     RolloutPlan plan;
     std::uint32_t max_tokens = 1;
     double temperature = 1;
+    double top_p = 1;
 };
 
 /// Asks a server for the student's answers with `POST /v1/completions` as vLLM understands it (token ids in and out),
@@ -58,13 +59,20 @@ class RolloutCodec final : public TeacherCodec {
     std::shared_ptr<JsonParsers> parsers_ = std::make_shared<JsonParsers>();
 };
 
+/// Whether the student answers the prompt in this row: it has a target then.
+[[nodiscard]] bool wants_answer(const TokenBatch& prompts, std::uint32_t row);
+/// Whether it answers none of them.
+[[nodiscard]] bool wants_no_answer(const TokenBatch& prompts);
+
 /// Targets of `columns` positions for each rollout; `prompts` has the tokens of each prompt.
 [[nodiscard]] TeacherTargets targets_of(std::span<const Rollout> rollouts, std::span<const std::int32_t> prompts,
                                         std::uint32_t columns);
 /// The rollouts in such targets, by row.
 [[nodiscard]] std::vector<Rollout> rollouts_of(const TeacherTargets& targets, std::span<const std::int32_t> prompts);
 
-/// The micro-batch to train on: each prompt with its answer, whose tokens are its targets.
-[[nodiscard]] TokenBatch answered_batch(const TokenBatch& prompts, std::span<const Rollout> rollouts);
+/// The micro-batch to train on: each prompt with its answer, whose tokens are its targets. The rows of `others` take
+/// the places of prompts without an answer, in their order.
+[[nodiscard]] TokenBatch answered_batch(const TokenBatch& prompts, std::span<const Rollout> rollouts,
+                                        const TokenBatch& others);
 
 }  // namespace distilld

@@ -109,8 +109,8 @@ class RolloutServers final : public TeacherSource {
             server.traffic = std::make_shared<TrafficCounters>(all_traffic_);
             server.at = std::make_unique<TeacherEndpoint>(io_, resolver_, url, nullptr, access->tls, server.traffic,
                                                           access->pool, settings_);
-            codec_ = std::make_shared<RolloutCodec>(
-                RolloutCodecOptions{url.target(), options_.name, options_.plan, spec_.max_tokens, spec_.temperature});
+            codec_ = std::make_shared<RolloutCodec>(RolloutCodecOptions{
+                url.target(), options_.name, options_.plan, spec_.max_tokens, spec_.temperature, spec_.top_p});
             server.at->set_codec(codec_);
             servers_.push_back(std::move(server));
         }
@@ -183,6 +183,9 @@ class RolloutServers final : public TeacherSource {
                                                       std::chrono::nanoseconds deadline) override {
         if (options_.kept && options_.kept->has(tokens->number)) {
             co_return kept_answer(options_.kept, std::move(tokens));
+        }
+        if (wants_no_answer(*tokens)) {
+            co_return EncodedAnswer(targets_of(std::vector<Rollout>(tokens->rows), tokens->lengths, tokens->columns));
         }
         Server& server = servers_.at(endpoint);
         const std::uint64_t version = options_.plan.version_of(tokens->number);

@@ -23,8 +23,8 @@ std::vector<std::int32_t> widened(const std::vector<std::int32_t>& rows, std::ui
 
 class RoomyDataset final : public Dataset {
   public:
-    RoomyDataset(std::shared_ptr<const Dataset> prompts, std::uint32_t more)
-        : prompts_(std::move(prompts)), more_(more) {}
+    RoomyDataset(std::shared_ptr<const Dataset> prompts, std::uint32_t more, const RolloutPlan& plan)
+        : prompts_(std::move(prompts)), more_(more), plan_(plan) {}
 
     std::uint64_t row_count() const override { return prompts_->row_count(); }
     std::uint64_t token_count() const override { return prompts_->token_count(); }
@@ -35,6 +35,12 @@ class RoomyDataset final : public Dataset {
         batch.input_ids = widened(batch.input_ids, batch.columns, more_, 0);
         batch.labels = widened(batch.labels, batch.columns, more_, kIgnoredLabel);
         batch.columns += more_;
+        for (std::uint32_t row = 0; row < batch.rows; ++row) {
+            if (!plan_.answers(number, row, rows[row])) {
+                const auto begin = batch.labels.begin() + std::ptrdiff_t{row} * batch.columns;
+                std::fill(begin, begin + batch.columns, kIgnoredLabel);
+            }
+        }
         return batch;
     }
     std::uint32_t row_length(std::uint64_t row) const override { return prompts_->row_length(row); }
@@ -44,12 +50,14 @@ class RoomyDataset final : public Dataset {
   private:
     std::shared_ptr<const Dataset> prompts_;
     std::uint32_t more_;
+    RolloutPlan plan_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Dataset> with_room_for_answers(std::shared_ptr<const Dataset> prompts, std::uint32_t more) {
-    return std::make_shared<RoomyDataset>(std::move(prompts), more);
+std::shared_ptr<const Dataset> with_room_for_answers(std::shared_ptr<const Dataset> prompts, std::uint32_t more,
+                                                     const RolloutPlan& plan) {
+    return std::make_shared<RoomyDataset>(std::move(prompts), more, plan);
 }
 
 }  // namespace distilld

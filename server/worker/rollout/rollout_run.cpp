@@ -14,6 +14,7 @@
 #include "models/weights/probe_adapter.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/teacher_name.hpp"
+#include "pipeline/teacher/rollout/replayed_rollouts.hpp"
 #include "pipeline/teacher/rollout/rollout_servers.hpp"
 #include "server/worker/machine/disk_space.hpp"
 #include "server/worker/preparation.hpp"
@@ -54,6 +55,8 @@ RolloutPlan plan_of(const PreparedRun& run) {
     plan.ends_epochs = ends_epochs(run);
     plan.seed = spec.training.seed;
     plan.staleness = spec.rollout->staleness;
+    plan.lmbda = spec.rollout->lmbda;
+    plan.dataset_rows = run.stand_ins ? run.stand_ins->row_count() : 0;
     return plan;
 }
 
@@ -120,8 +123,8 @@ Result<void> publish(PreparedRun& run, std::uint64_t steps, const StudentSnapsho
     return remove_older(folder, steps, run.rollout->plan.staleness);
 }
 
-/// Everything that the disk must hold before the servers are asked.
-Result<void> write_first_files(PreparedRun& run, RolloutRun& rollout, const StudentSnapshot& snapshot) {
+/// What the servers are asked to load before the first step.
+Result<void> write_probe(PreparedRun& run, const RolloutRun& rollout, const StudentSnapshot& snapshot) {
     FolderFence& fence = *run.output_fence();
     if (Result<void> made = make_folders(rollout.folder); !made) {
         return made;
@@ -131,17 +134,17 @@ Result<void> write_first_files(PreparedRun& run, RolloutRun& rollout, const Stud
     if (Result<void> put = put_adapter(fence, first, write); !put) {
         return put;
     }
-    const auto write_probe = [&](const fs::path& stage) { return models::write_probe_adapter(first, stage); };
-    if (Result<void> put = put_adapter(fence, rollout.folder / "probe", write_probe); !put) {
-        return put;
-    }
-    if (Result<void> removed = remove_tree(first); !removed || !run.spec.rollout->keep) {
-        return removed;
-    }
+    const auto derive = [&](const fs::path& stage) { return models::write_probe_adapter(first, stage); };
+    const Result<void> put = put_adapter(fence, rollout.folder / "probe", derive);
+    return put ? remove_tree(first) : put;
+}
+
+Result<void> open_kept(PreparedRun& run, RolloutRun& rollout) {
+    FolderFence& fence = *run.output_fence();
     const auto guard = [&fence](const std::function<Result<void>()>& change) { return fence.commit(change); };
     // Kept answers are of the weights that a checkpoint holds; a run from the start has others.
     const auto is_ours = [&run](const std::string& identity) {
-        return !run.resumed_from.empty() && check_run_identity(identity, run.spec, run.dataset->hash()).has_value();
+        return !run.resumed_from.empty() && check_run_identity(identity, run.spec, run.data_hash).has_value();
     };
     Result<std::unique_ptr<KeptRollouts>> kept =
         KeptRollouts::open(fs::path(run.spec.output) / kKept, identity_of(run), is_ours, guard);
@@ -150,6 +153,31 @@ Result<void> write_first_files(PreparedRun& run, RolloutRun& rollout, const Stud
     }
     rollout.kept = std::move(*kept);
     return {};
+}
+
+/// The answers of an earlier run, in place of servers.
+Result<void> open_replay(PreparedRun& run, RolloutRun& rollout) {
+    const RolloutSpec& spec = *run.spec.rollout;
+    std::error_code absent;
+    if (fs::equivalent(spec.replay, fs::path(run.spec.output) / kKept, absent)) {
+        return invalid_input("/rollout/replay: " + spec.replay +
+                             " is the file that this job writes: give another output");
+    }
+    const auto check = [&run](const std::string& identity) {
+        return check_run_identity(identity, run.spec, run.data_hash);
+    };
+    Result<std::unique_ptr<KeptRollouts>> kept = KeptRollouts::open_other(spec.replay, check);
+    if (!kept) {
+        return Error{kept.error().kind, "/rollout/replay: " + kept.error().message};
+    }
+    rollout.servers = replayed_rollouts(std::move(*kept), spec.replay, spec.max_tokens);
+    return {};
+}
+
+Result<void> prepare_files(PreparedRun& run, RolloutRun& rollout, const StudentSnapshot& snapshot) {
+    const RolloutSpec& spec = *run.spec.rollout;
+    const Result<void> done = spec.replay.empty() ? write_probe(run, rollout, snapshot) : open_replay(run, rollout);
+    return done && spec.keep ? open_kept(run, rollout) : done;
 }
 
 }  // namespace
@@ -164,13 +192,18 @@ asio::awaitable<Result<void>> prepare_rollouts(PreparedRun& run, GraphExecutors 
     rollout->folder = fs::absolute(fs::path(run.spec.output)) / kAdapters;
     auto copy = [&run] { return run.student->snapshot(RunState()); };
     const std::shared_ptr<const StudentSnapshot> snapshot = co_await run_on(executors.compute, std::move(copy));
-    auto write = [&] { return write_first_files(run, *rollout, *snapshot); };
+    auto write = [&] { return prepare_files(run, *rollout, *snapshot); };
     if (const Result<void> written = co_await run_on(executors.disk, std::move(write)); !written) {
         co_return written.error();
     }
     if (rollout->kept && rollout->kept->count() > 0) {
         emit(LogEvent{"info", "rollout: " + std::to_string(rollout->kept->count()) +
                                   " micro-batches of answers are kept in " + run.spec.output + "/" + kKept});
+    }
+    if (!run.spec.rollout->replay.empty()) {
+        emit(LogEvent{"info", "rollout: answers are those of " + run.spec.rollout->replay});
+        run.rollout = std::move(rollout);
+        co_return Result<void>();
     }
     const auto hosts = teacher_hosts();
     if (!hosts) {
@@ -223,9 +256,12 @@ RolloutOptions rollout_options(PreparedRun& run, std::uint32_t decode_threads) {
         rollout.info, run.spec.training.batch_size, run.spec.dataset.sequence_length, decode_threads);
     options.plan = rollout.plan;
     options.max_tokens = spec.max_tokens;
-    options.publish = [&run](std::uint64_t steps, const StudentSnapshot& snapshot) {
-        return publish(run, steps, snapshot);
-    };
+    options.dataset = run.stand_ins;
+    if (spec.replay.empty()) {
+        options.publish = [&run](std::uint64_t steps, const StudentSnapshot& snapshot) {
+            return publish(run, steps, snapshot);
+        };
+    }
     if (rollout.kept) {
         options.keep = [kept = rollout.kept](const RolloutStep& step) { return kept->append(step.answers); };
     }

@@ -36,6 +36,11 @@ TEST(RolloutRules, NeedNoDataset) {
     EXPECT_THAT(refusal_of_rollouts({{"/dataset/eval", "e.jsonl"}}), IsEmpty()) << "of held-out rows alone";
 }
 
+TEST(RolloutRules, TakeADatasetBelowLmbda1AndAReplayWithoutServers) {
+    EXPECT_THAT(refusal_of_rollouts({{"/rollout/lmbda", "0.5"}, {"/dataset/train", "d.jsonl"}}), IsEmpty());
+    EXPECT_THAT(refusal_of_rollouts({{"/rollout/endpoints", "null"}, {"/rollout/replay", "r.jsonl"}}), IsEmpty());
+}
+
 TEST(RolloutRules, RefuseWhatDoesNotFit) {
     struct Case {
         std::vector<Override> changes;
@@ -48,6 +53,10 @@ TEST(RolloutRules, RefuseWhatDoesNotFit) {
         {{{"/teacher/store", "s"}}, "/teacher/store: cannot hold answers that are written while"},
         {{{"/teacher/tokenizer", "t"}, {"/teacher/top_k", "8"}}, "/teacher/tokenizer: is for texts"},
         {{{"/dataset/train", "d.jsonl"}}, "/dataset/train: is replaced by /rollout/prompts"},
+        {{{"/rollout/lmbda", "0.5"}}, "/dataset/train: train is required: the rows that take the places of prompts"},
+        {{{"/rollout/endpoints", "null"}}, "/rollout/endpoints: endpoints is required"},
+        {{{"/rollout/top_p", "0"}}, "/rollout/top_p: "},
+        {{{"/rollout/lmbda", "1.5"}}, "/rollout/lmbda: "},
         {{{"/dataset/packing", "true"}}, "/dataset/packing: must be false with /rollout"},
         {{{"/dataset/sequence_length", "9"}},
          "/dataset/sequence_length: is 9, but a prompt and its answer may have 10"},

@@ -89,6 +89,9 @@ std::vector<Override> needed_by(const SpecField& field) {
     if (field.pointer == "/dataset/overflow") {
         return {{"/dataset/packing", "documents"}};
     }
+    if (field.pointer == "/rollout/lmbda") {
+        return {{"/dataset/train", R"(["rows.jsonl"])"}};
+    }
     if (field.pointer == "/eval/sample_prompts") {
         return {{"/dataset/eval", "held-out.jsonl"}};
     }

@@ -44,5 +44,28 @@ TEST(RolloutPlan, SeedsAreOfRowAndEpoch) {
     EXPECT_EQ(ends.epoch_of(3, 0), 1U);
 }
 
+TEST(RolloutPlan, ADatasetsRowsTakeThePlacesOfPromptsByRowAndEpoch) {
+    RolloutPlan plan = plan_of(0);
+    EXPECT_TRUE(plan.answers(0, 0, 0)) << "by default all are answered";
+    plan.lmbda = 0.25;
+    plan.dataset_rows = 4;
+    RolloutPlan smaller = plan_of(1, 2);
+    smaller.lmbda = plan.lmbda;
+    smaller.dataset_rows = plan.dataset_rows;
+    std::uint64_t answered = 0;
+    for (std::uint64_t position = 0; position < 4000; ++position) {
+        const std::uint64_t row = position * 7 % 10;
+        const bool answers = plan.answers(position / 4, position % 4, row);
+        answered += answers ? 1 : 0;
+        EXPECT_EQ(smaller.answers(position / 2, position % 2, row), answers) << "in smaller micro-batches";
+        const std::uint64_t stands_in = plan.dataset_row(position / 4, position % 4, row);
+        EXPECT_EQ(stands_in, (position / 10 * 10 + row) % 4);
+        EXPECT_EQ(smaller.dataset_row(position / 2, position % 2, row), stands_in);
+    }
+    EXPECT_NEAR(static_cast<double>(answered), 1000, 90);  // three standard deviations
+    plan.lmbda = 0;
+    EXPECT_FALSE(plan.answers(0, 0, 0));
+}
+
 }  // namespace
 }  // namespace distilld

@@ -13,6 +13,7 @@ namespace {
 using test::FakeStudent;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -38,10 +39,13 @@ class FakeWriter final : public TeacherSource {
         if (refuses_from <= tokens->number) {
             co_return FetchError{FailureKind::rejected, "no", std::nullopt};
         }
-        std::vector<Rollout> rollouts;
-        for (const std::uint64_t row : tokens->row_ids) {
-            rollouts.push_back(
-                {{static_cast<std::int32_t>(version) * kOfVersion + static_cast<std::int32_t>(row)}, {-0.5F}});
+        std::vector<Rollout> rollouts(tokens->rows);
+        for (std::uint32_t i = 0; i < tokens->rows; ++i) {
+            const std::uint64_t row = tokens->row_ids[i];
+            if (plan.answers(tokens->number, i, row)) {
+                rollouts[i] = {{static_cast<std::int32_t>(version) * kOfVersion + static_cast<std::int32_t>(row)},
+                               {-0.5F}};
+            }
         }
         co_return EncodedAnswer(targets_of(rollouts, tokens->lengths, tokens->columns));
     }
@@ -70,12 +74,13 @@ class RolloutStageTest : public test::TrainingGraphTest {
   protected:
     test::Outcome run_with(std::uint64_t staleness) {
         student_.log.clear();
-        writer_.plan = {BatchPlan(10, 2, 1).steps_of(3), 10, 2, false, 1, staleness};
+        writer_.plan = {BatchPlan(10, 2, 1).steps_of(3), 10, 2, false, 1, staleness, lmbda_, 4};
         RolloutOptions rollout;
         rollout.source = &writer_;
         rollout.asking = asking_;
         rollout.plan = writer_.plan;
         rollout.max_tokens = 1;
+        rollout.dataset = dataset_;
         rollout.publish = [this](std::uint64_t steps, const StudentSnapshot& snapshot) -> Result<void> {
             if (publish_error_ && steps == 2) {
                 return *publish_error_;
@@ -93,11 +98,16 @@ class RolloutStageTest : public test::TrainingGraphTest {
             kept_.push_back(step);
             return {};
         };
+        if (!publishes_) {
+            rollout.publish = nullptr;
+        }
         options_.rollout = std::move(rollout);
         return run(&teacher_);
     }
 
     FakeWriter writer_;
+    double lmbda_ = 1;
+    bool publishes_ = true;
     std::optional<Error> publish_error_;
     std::optional<Error> keep_error_;
     std::vector<RolloutStep> kept_;  // on the disk thread
@@ -132,6 +142,41 @@ TEST_F(RolloutStageTest, EachStepIsWrittenByTheWeightsOfExactlyKStepsBefore) {
             EXPECT_EQ((*outcome.outcome)->last.stages[1].stage, "rollout");
         }
     }
+}
+
+TEST_F(RolloutStageTest, RowsOfTheDatasetTakeThePlacesOfPromptsThatAreNotAnswered) {
+    lmbda_ = 0.5;
+    std::uint64_t answered = 0;
+    std::uint64_t others = 0;
+    student_.on_stage = [&](const MicroBatch& batch) {
+        const TokenBatch& tokens = *batch.tokens;
+        for (std::uint32_t row = 0; row < tokens.rows; ++row) {
+            const auto labels = std::span(tokens.labels).subspan(std::size_t{row} * tokens.columns, tokens.columns);
+            if (writer_.plan.answers(tokens.number, row, tokens.row_ids[row])) {
+                ++answered;
+                EXPECT_EQ(std::ranges::count_if(labels, [](std::int32_t label) { return label != kIgnoredLabel; }), 1);
+                continue;
+            }
+            ++others;
+            const TokenBatch expected =
+                dataset_->batch(0, {writer_.plan.dataset_row(tokens.number, row, tokens.row_ids[row])});
+            EXPECT_THAT(labels.first(expected.labels.size()), ElementsAreArray(expected.labels));
+        }
+    };
+    const auto outcome = run_with(1);
+    ASSERT_TRUE(outcome.outcome && *outcome.outcome) << outcome.thrown;
+    EXPECT_EQ(answered + others, 30U);
+    EXPECT_GT(answered, 5U);
+    EXPECT_GT(others, 5U);
+    EXPECT_EQ((*outcome.outcome)->last.rollout->answers, answered);
+}
+
+TEST_F(RolloutStageTest, WhatIsReplayedTakesNoWeights) {
+    publishes_ = false;
+    writer_.published = {0, 1, 2, 3, 4};
+    const auto outcome = run_with(1);
+    ASSERT_TRUE(outcome.outcome && *outcome.outcome) << outcome.thrown;
+    EXPECT_EQ(training_log(), expected_log(0, 5, 3));
 }
 
 TEST_F(RolloutStageTest, TheNextAnswersAreWrittenWhileTheStudentTrains) {

@@ -154,12 +154,12 @@ TEST(ResumeIdentity, WhatDecidesWeightsIsWhatTheUpdatesAreMadeOf) {
                     "/teacher/store_values", "/teacher/store_p", "/teacher/store_samples", "/dataset/format",
                     "/dataset/sequence_length", "/dataset/packing", "/dataset/completion_only_loss", "/dataset/shuffle",
                     "/dataset/shuffle_block_rows", "/rollout/max_prompt_tokens", "/rollout/max_tokens",
-                    "/rollout/temperature", "/rollout/staleness", "/training/batch_size", "/training/micro_batches",
-                    "/training/learning_rate", "/training/lr_scheduler_type", "/training/warmup_steps",
-                    "/training/warmup_ratio", "/training/weight_decay", "/training/max_grad_norm",
-                    "/training/adam_beta1", "/training/adam_beta2", "/training/adam_epsilon", "/training/optimizer",
-                    "/training/sgd_momentum", "/training/temperature", "/training/kd_ratio", "/training/beta",
-                    "/training/losses", "/training/seed"));
+                    "/rollout/temperature", "/rollout/top_p", "/rollout/lmbda", "/rollout/staleness",
+                    "/training/batch_size", "/training/micro_batches", "/training/learning_rate",
+                    "/training/lr_scheduler_type", "/training/warmup_steps", "/training/warmup_ratio",
+                    "/training/weight_decay", "/training/max_grad_norm", "/training/adam_beta1", "/training/adam_beta2",
+                    "/training/adam_epsilon", "/training/optimizer", "/training/sgd_momentum", "/training/temperature",
+                    "/training/kd_ratio", "/training/beta", "/training/losses", "/training/seed"));
 }
 
 TEST(ResumeIdentity, AMadeUpFieldCounts) {

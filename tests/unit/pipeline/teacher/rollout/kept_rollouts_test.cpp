@@ -26,6 +26,7 @@ TokenBatch prompts(std::uint64_t micro_batch) {
     batch.rows = 2;
     batch.columns = 6;
     batch.input_ids = {1, 2, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0};
+    batch.labels = {-100, -100, 0, -100, -100, -100, 0, -100, -100, -100, -100, -100};
     batch.lengths = {3, 1};
     batch.row_ids = {7, 3};
     return batch;
@@ -105,7 +106,7 @@ TEST_F(KeptRolloutsTest, AnswersToOtherPromptsAreRefused) {
     auto good = kept_answer(kept, std::make_shared<const TokenBatch>(prompts(4))).decode();
     ASSERT_TRUE(good) << good.error().message;
     const TokenBatch asked = prompts(4);
-    const TokenBatch batch = answered_batch(asked, rollouts_of(*good, asked.lengths));
+    const TokenBatch batch = answered_batch(asked, rollouts_of(*good, asked.lengths), TokenBatch());
     EXPECT_EQ(batch.target_tokens, 3U);
     EXPECT_EQ(batch.columns, 4U);
     EXPECT_THAT(batch.lengths, ElementsAre(4, 1));
@@ -118,6 +119,48 @@ TEST_F(KeptRolloutsTest, AnswersToOtherPromptsAreRefused) {
     TokenBatch narrow = prompts(4);
     narrow.columns = 3;
     EXPECT_FALSE(kept_answer(kept, std::make_shared<const TokenBatch>(narrow)).decode());
+    TokenBatch without = prompts(4);
+    without.labels[6] = -100;
+    EXPECT_FALSE(kept_answer(kept, std::make_shared<const TokenBatch>(without)).decode()) << "one is of the dataset";
+}
+
+TEST_F(KeptRolloutsTest, RowsOfTheDatasetTakeThePlacesOfPromptsWithoutAnswers) {
+    TokenBatch asked = prompts(4);
+    asked.labels[2] = -100;
+    EXPECT_FALSE(wants_answer(asked, 0));
+    EXPECT_TRUE(wants_answer(asked, 1));
+    EXPECT_FALSE(wants_no_answer(asked));
+    KeptAnswers half = answers(4);
+    half.answers[0] = {};
+    std::shared_ptr<KeptRollouts> kept = open().value();
+    ASSERT_TRUE(kept->append({half}));
+    auto targets = kept_answer(kept, std::make_shared<const TokenBatch>(asked)).decode();
+    ASSERT_TRUE(targets) << targets.error().message;
+    TokenBatch others;
+    others.rows = 1;
+    others.columns = 5;
+    others.input_ids = {21, 22, 23, 0, 0};
+    others.labels = {-100, 23, 24, -100, -100};
+    others.lengths = {3};
+    others.target_tokens = 2;
+    const TokenBatch batch = answered_batch(asked, rollouts_of(*targets, asked.lengths), others);
+    EXPECT_EQ(batch.target_tokens, 3U);
+    EXPECT_THAT(batch.lengths, ElementsAre(3, 1));
+    EXPECT_THAT(batch.input_ids, ElementsAre(21, 22, 23, 4, 0, 0));
+    EXPECT_THAT(batch.labels, ElementsAre(-100, 23, 24, 9, -100, -100));
+}
+
+TEST_F(KeptRolloutsTest, AnotherRunsAnswersAreReadIfTheyFit) {
+    ASSERT_TRUE(open("first").value()->append({answers(0)}));
+    const std::string before = content();
+    const auto check = [](const std::string& run) -> Result<void> {
+        return run == "first" ? Result<void>() : invalid_input("of another seed");
+    };
+    EXPECT_EQ(KeptRollouts::open_other(file_, check).value()->read(0).value().answers[1].ids.front(), 9);
+    EXPECT_EQ(content(), before);
+    ASSERT_TRUE(open("second"));
+    EXPECT_THAT(KeptRollouts::open_other(file_, check).error().message, HasSubstr("rollouts.jsonl: of another seed"));
+    EXPECT_THAT(KeptRollouts::open_other(folder_ / "absent", check).error().message, HasSubstr("it has no answers"));
 }
 
 }  // namespace
