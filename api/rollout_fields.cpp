@@ -10,8 +10,9 @@ std::vector<SpecField> rollout_fields() {
         {.pointer = "/rollout/endpoints",
          .kind = make_urls(&RolloutSpec::endpoints, 256),
          .decides_weights = no,
-         .help = "URLs of servers with the student's base model, such as `distilld teacher MODEL`: each is given every "
-                 "step's adapter. They must see `output` under the same path"},
+         .help =
+             "URLs of servers with the student's model, such as `distilld teacher MODEL`: each is given the adapter, "
+             "or all weights, of every step. They must see `output` under the same path"},
         {.pointer = "/rollout/protocol",
          .kind = make_choice(&RolloutSpec::protocol, kRolloutProtocolNames),
          .decides_weights = no,
@@ -139,8 +140,14 @@ void rollouts_are_of_a_graded_adapter(SpecReading& reading) {
     if (!spec.rollout->keep && spec.rollout->staleness > 0) {
         conflict("/rollout/keep", "is false, but with staleness a run goes on only with the answers that it has kept");
     }
-    if (!spec.student.lora) {
-        conflict("/rollout", "takes a student with adapters, which servers load while they run: give /student/lora");
+    const RolloutProtocol servers = spec.rollout->protocol;
+    if (!spec.student.lora && servers != RolloutProtocol::automatic && dialect_of(servers).update == nullptr) {
+        reading.violate("/rollout/protocol", "conflict",
+                        std::string("is ") + name_of(kRolloutProtocolNames, servers) +
+                            ", which takes adapters alone while it runs: give /student/lora");
+    }
+    if (spec.student.format != StudentFormat::huggingface) {
+        conflict("/student/format", "is torchscript, and /rollout takes a language model");
     }
     if (spec.rollout->endpoints.empty() && spec.rollout->replay.empty() && !reading.given("/rollout/endpoints")) {
         reading.require("/rollout/endpoints",

@@ -78,6 +78,9 @@ class Generator {
     /// The adapter of a PEFT folder, which the model's weights are shared with. Errors name the file and the field or
     /// tensor.
     virtual Result<std::shared_ptr<LoadedAdapter>> load_adapter(const std::filesystem::path& folder) = 0;
+    /// A model folder with other weights and the same vocabulary, to be used in the model's place. Errors name the
+    /// file.
+    virtual Result<std::shared_ptr<LoadedAdapter>> load_model(const std::filesystem::path& folder) = 0;
 };
 
 /// Checks ids and lengths against the model and the generator. The message names the field of the API.

@@ -160,6 +160,7 @@ class NetworkGenerator final : public Generator {
     [[nodiscard]] bool idle() const override { return sequences_.empty(); }
     [[nodiscard]] std::vector<GenerationStep> step() override;
     Result<std::shared_ptr<LoadedAdapter>> load_adapter(const std::filesystem::path& folder) override;
+    Result<std::shared_ptr<LoadedAdapter>> load_model(const std::filesystem::path& folder) override;
 
   private:
     [[nodiscard]] std::vector<Sequence*> chosen() const;
@@ -239,6 +240,25 @@ Result<std::shared_ptr<LoadedAdapter>> NetworkGenerator::load_adapter(const std:
     auto network = adapt_network(network_, folder);
     if (!network) {
         return network.error();
+    }
+    return std::make_shared<AdaptedNetwork>(std::move(*network));
+}
+
+Result<std::shared_ptr<LoadedAdapter>> NetworkGenerator::load_model(const std::filesystem::path& folder) {
+    auto network =
+        open_causal_lm(folder, network_.dtype(), {network_.device()}, model_families(), WeightUse::inference);
+    if (!network) {
+        return network.error();
+    }
+    const auto differs = [&folder](const char* what, std::int64_t theirs, std::int64_t ours) {
+        return invalid_input(folder.string() + " has " + std::to_string(theirs) + " " + what +
+                             ", and the model that is served " + std::to_string(ours));
+    };
+    if ((*network)->vocabulary_size() != network_.vocabulary_size()) {
+        return differs("tokens", (*network)->vocabulary_size(), network_.vocabulary_size());
+    }
+    if ((*network)->max_positions() != network_.max_positions()) {
+        return differs("positions", (*network)->max_positions(), network_.max_positions());
     }
     return std::make_shared<AdaptedNetwork>(std::move(*network));
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "base/enum_names.hpp"
@@ -34,6 +35,29 @@ inline constexpr std::array kRolloutProtocolNames{
     EnumName<RolloutProtocol>{"vllm", RolloutProtocol::vllm},
     EnumName<RolloutProtocol>{"sglang", RolloutProtocol::sglang},
 };
+
+/// How a kind of server takes the student's weights, and is asked for its answers.
+struct RolloutDialect {
+    RolloutProtocol protocol;
+    const char* answers;  ///< page; OpenAI's completions, or
+    bool native;          ///< SGLang's own
+    const char* load;     ///< pages for adapters
+    const char* unload;
+    const char* update;  ///< page for whole weights; null: it takes none
+};
+
+inline constexpr std::array kRolloutDialects{
+    RolloutDialect{RolloutProtocol::distilld, "/v1/completions", false, "/v1/load_lora_adapter",
+                   "/v1/unload_lora_adapter", "/update_weights_from_disk"},
+    RolloutDialect{RolloutProtocol::vllm, "/v1/completions", false, "/v1/load_lora_adapter", "/v1/unload_lora_adapter",
+                   nullptr},
+    RolloutDialect{RolloutProtocol::sglang, "/generate", true, "/load_lora_adapter", "/unload_lora_adapter",
+                   "/update_weights_from_disk"},
+};
+
+[[nodiscard]] inline const RolloutDialect& dialect_of(RolloutProtocol protocol) {
+    return *std::ranges::find(kRolloutDialects, protocol, &RolloutDialect::protocol);
+}
 
 /// How such servers are told to take adapters.
 inline constexpr const char* kHowServersTakeAdapters =

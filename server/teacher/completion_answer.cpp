@@ -128,7 +128,11 @@ std::vector<std::size_t> CompletionAnswer::take(const std::vector<GenerationNews
 
 json::object CompletionAnswer::envelope(bool whole) const {
     const char* object = plan_.asked.chat ? (whole ? "chat.completion" : "chat.completion.chunk") : "text_completion";
-    return {{"id", plan_.id}, {"object", object}, {"created", plan_.created}, {"model", plan_.model}};
+    json::object made{{"id", plan_.id}, {"object", object}, {"created", plan_.created}, {"model", plan_.model}};
+    if (!plan_.weight_version.empty()) {
+        made["weight_version"] = plan_.weight_version;
+    }
+    return made;
 }
 
 json::object CompletionAnswer::usage() const {

@@ -22,6 +22,7 @@ struct CompletionPlan {
     std::vector<std::int32_t> end_ids;
     std::uint32_t max_tokens = 0;
     std::shared_ptr<models::LoadedAdapter> adapter;  ///< null: the model itself
+    std::string weight_version{};                    ///< of weights in place of the model's; empty: its own
 
     /// The sequences, asked.n for each prompt.
     [[nodiscard]] std::vector<models::GenerationRequest> sequences(std::uint64_t seed) const;

@@ -322,6 +322,16 @@ Read<AdapterRequest> read_adapter(const json::object& body, bool with_folder) {
     return violations.empty() ? Read<AdapterRequest>(std::move(request)) : violations.front();
 }
 
+Read<WeightsRequest> read_weights(const json::object& body) {
+    const std::vector<api::ObjectField<WeightsRequest>> fields{
+        {"model_path", api::make_path(&WeightsRequest::folder, api::PathUse::reads, "folder"), true},
+        {"weight_version", api::make_text(&WeightsRequest::version, {.max_bytes = 256}), false}};
+    WeightsRequest request;
+    std::vector<Violation> violations;
+    api::read_fields(body, fields, request, violations, {"load_format", "flush_cache", "abort_all_requests"});
+    return violations.empty() ? Read<WeightsRequest>(std::move(request)) : violations.front();
+}
+
 Read<CompletionRequest> read_tokenize(json::object body) {
     body.erase("return_token_strs");
     const bool chat = body.contains("messages");

@@ -64,6 +64,13 @@ struct AdapterRequest {
 /// The body of POST /v1/load_lora_adapter, {lora_name, lora_path}, or of POST /v1/unload_lora_adapter, {lora_name}.
 Read<AdapterRequest> read_adapter(const boost::json::object& body, bool with_folder);
 
+struct WeightsRequest {
+    std::string folder;
+    std::string version = "default";
+};
+/// The body of POST /update_weights_from_disk, {model_path, weight_version}, as SGLang has it.
+Read<WeightsRequest> read_weights(const boost::json::object& body);
+
 /// The body of POST /tokenize: a completion of one prompt, or a chat.
 Read<CompletionRequest> read_tokenize(boost::json::object body);
 /// The body of POST /detokenize.

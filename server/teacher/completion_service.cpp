@@ -140,6 +140,7 @@ std::vector<http::Route> CompletionService::routes() {
     http::Handler tokenizing = [this](http::Request request) { return tokenize(std::move(request)); };
     http::Handler detokenizing = [this](http::Request request) { return detokenize(std::move(request)); };
     http::Handler loading = [this](http::Request request) { return load_adapter(std::move(request)); };
+    http::Handler updating = [this](http::Request request) { return update_weights(std::move(request)); };
     http::Handler unloading = [this](http::Request request) { return unload_adapter(std::move(request)); };
     const auto at_once = [this](http::Response (CompletionService::*member)() const) -> http::Handler {
         return [this, member](const http::Request&) { return answer_at_once((this->*member)()); };
@@ -149,6 +150,10 @@ std::vector<http::Route> CompletionService::routes() {
             {"POST", "/detokenize", std::move(detokenizing), true},
             {"POST", "/v1/load_lora_adapter", std::move(loading)},
             {"POST", "/v1/unload_lora_adapter", std::move(unloading)},
+            {.method = "POST",
+             .pattern = "/update_weights_from_disk",
+             .handler = std::move(updating),
+             .right = http::Right::admin},
             {"GET", "/tokenizer_info", at_once(&CompletionService::tokenizer_info)},
             {"GET", "/v1/models", at_once(&CompletionService::model_list)}};
 }
@@ -214,6 +219,10 @@ asio::awaitable<http::Response> CompletionService::answer(CompletionRequest requ
         co_return std::move(*refusal_of);  // the adapter was unloaded meanwhile
     }
     plan.adapter = adapters_.find(plan.model);
+    if (plan.adapter == nullptr) {
+        plan.adapter = adapters_.weights().model;
+        plan.weight_version = adapters_.weights().version;
+    }
     plan.end_ids = model_->end_ids;
     if (text_->tokenizer != nullptr && text_->tokenizer->end_of_text()) {
         plan.end_ids.push_back(*text_->tokenizer->end_of_text());
@@ -387,6 +396,23 @@ asio::awaitable<http::Response> CompletionService::unload_adapter(http::Request 
     response.content_type = "text/plain; charset=utf-8";
     response.body = "Success: LoRA adapter '" + asked->name + "' removed successfully.";
     co_return response;
+}
+
+asio::awaitable<http::Response> CompletionService::update_weights(http::Request request) {
+    auto body = read_body(request.body);
+    auto asked = body ? read_weights(*body) : Read<WeightsRequest>(api::Violation{"", "", body.error().message});
+    if (!asked) {
+        co_return refused(asked.error());
+    }
+    if (auto refusal_of = refusal("")) {
+        co_return std::move(*refusal_of);
+    }
+    const Result<void> replaced = co_await adapters_.replace_weights(asked->folder, asked->version);
+    if (!replaced) {
+        co_return refused(400, replaced.error().message, "model_path");
+    }
+    log::info("teacher", "answers are written with the weights of " + asked->folder);
+    co_return object_answer(200, {{"success", true}, {"message", "Succeeded to update model weights."}});
 }
 
 http::Response CompletionService::tokenizer_info() const {

@@ -48,6 +48,7 @@ class CompletionService {
     boost::asio::awaitable<http::Response> detokenize(http::Request request);
     boost::asio::awaitable<http::Response> load_adapter(http::Request request);
     boost::asio::awaitable<http::Response> unload_adapter(http::Request request);
+    boost::asio::awaitable<http::Response> update_weights(http::Request request);
     boost::asio::awaitable<http::Response> answer(CompletionRequest request);
     /// Makes a chat's messages its prompt. An answer if that cannot be.
     boost::asio::awaitable<std::optional<http::Response>> render(CompletionRequest& request);

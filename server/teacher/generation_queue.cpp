@@ -102,6 +102,12 @@ asio::awaitable<Result<std::shared_ptr<models::LoadedAdapter>>> GenerationQueue:
     co_return co_await run_on(compute_, std::move(load));
 }
 
+asio::awaitable<Result<std::shared_ptr<models::LoadedAdapter>>> GenerationQueue::load_model(
+    std::filesystem::path folder) {
+    auto load = [generator = generator_, folder = std::move(folder)] { return generator->load_model(folder); };
+    co_return co_await run_on(compute_, std::move(load));
+}
+
 void GenerationQueue::admit() {
     while (!waiting_.empty()) {
         Sequence& first = waiting_.front();

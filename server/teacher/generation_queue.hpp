@@ -76,8 +76,9 @@ class GenerationQueue {
     /// Checked requests, see check_generation_request(). Null: too many sequences wait.
     [[nodiscard]] std::unique_ptr<Answers> submit(std::vector<models::GenerationRequest> requests);
 
-    /// Generator::load_adapter() on the compute thread.
+    /// Generator::load_adapter() and load_model() on the compute thread.
     boost::asio::awaitable<Result<std::shared_ptr<models::LoadedAdapter>>> load_adapter(std::filesystem::path folder);
+    boost::asio::awaitable<Result<std::shared_ptr<models::LoadedAdapter>>> load_model(std::filesystem::path folder);
 
     /// Feeds the compute thread until stop(); returns when it is idle. Sequences under way fail.
     boost::asio::awaitable<void> run();

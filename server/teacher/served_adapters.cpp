@@ -46,6 +46,15 @@ asio::awaitable<Result<void>> ServedAdapters::load(std::string name, std::filesy
     co_return Result<void>();
 }
 
+asio::awaitable<Result<void>> ServedAdapters::replace_weights(std::filesystem::path folder, std::string version) {
+    Result<std::shared_ptr<models::LoadedAdapter>> loaded = co_await queue_.load_model(std::move(folder));
+    if (!loaded) {
+        co_return loaded.error();
+    }
+    weights_ = {std::move(*loaded), std::move(version)};
+    co_return Result<void>();
+}
+
 bool ServedAdapters::unload(const std::string& name) {
     const auto found = adapters_.find(name);
     if (found == adapters_.end() || found->second == nullptr) {

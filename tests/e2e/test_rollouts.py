@@ -1,114 +1,16 @@
 """On-policy distillation: the student's own answers, written by its weights of exactly k steps before."""
 
-import http.server
-import itertools
-import json
+# ruff: noqa: F811 - fixtures that are imported
+
 import random
-import shutil
-import threading
 
 import pytest
 from support import jobs
 from support.moments import kill
-from support.processes import Programs, wait_until
+from support.processes import wait_until
 from support.rest import Rest
+from support.rollouts import MICRO_BATCHES, STEPS, kept, killed, models, run, servers, spec  # noqa: F401
 from support.small_disk import fill, small_disk_at
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
-STEPS = 10
-EVERY = 3
-MICRO_BATCHES = 2
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """Folders of a base and of a teacher, and a file of prompts."""
-    made = tmp_path_factory.mktemp("models")
-    for seed, name in enumerate(("base", "teacher")):
-        torch.manual_seed(seed)
-        config = transformers.LlamaConfig(
-            vocab_size=64,
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            max_position_embeddings=64,
-            eos_token_id=1,
-            bos_token_id=None,
-            initializer_range=0.2,
-        )
-        transformers.LlamaForCausalLM(config).save_pretrained(made / name)
-    draw = random.Random(3)
-    prompts = [[draw.randrange(2, 64) for _ in range(draw.randrange(1, 12))] for _ in range(17)]
-    jobs.write_jsonl(made / "prompts.jsonl", [{"input_ids": ids} for ids in prompts])
-    return made
-
-
-@pytest.fixture(scope="module")
-def servers(programs, models, tmp_path_factory):
-    """Two servers of the base."""
-    started = Programs(programs, tmp_path_factory.mktemp("logs"))
-    yield [started.teacher(models / "base", "--dtype", "fp32") for _ in range(2)]
-    started.stop_all()
-
-
-@pytest.fixture
-def spec(models, servers, tmp_path):
-    return {
-        "student": {"model": str(models / "base"), "lora": {"r": 4}, "dtype": "fp32"},
-        "teacher": {"model_dir": str(models / "teacher"), "dtype": "fp32", "threads": 1},
-        "rollout": {
-            "endpoints": [servers[0].url],
-            "prompts": [str(models / "prompts.jsonl")],
-            "max_prompt_tokens": 12,
-            "max_tokens": 10,
-        },
-        "training": {
-            "batch_size": 4,
-            "micro_batches": MICRO_BATCHES,
-            "max_steps": STEPS,
-            "learning_rate": 0.02,
-            "beta": 1.0,
-            "threads": 1,
-        },
-        "checkpoint": {"every_steps": EVERY},
-        "output": str(tmp_path / "student"),
-    }
-
-
-def run(distilld, spec, folder, code=0):
-    """The hash of the adapter that a run writes, or what it says on its way out."""
-    spec = jobs.changed(spec, {"/output": str(folder)})
-    process = distilld.run("run", jobs.write_spec(f"{folder}.json", spec), code=code, seconds=120)
-    return jobs.sha256(folder / "adapter_model.safetensors") if code == 0 else process.err
-
-
-def kept(folder):
-    """The micro-batches of answers in the order of their numbers."""
-    lines = [json.loads(line) for line in (folder / "rollouts.jsonl").read_text().splitlines()]
-    assert [*lines[0]] == ["rollouts_of_run"]
-    assert [line["micro_batch"] for line in lines[1:]] == list(range(len(lines) - 1)), "each is there once, in order"
-    return lines[1:]
-
-
-def killed(distilld, spec, folder, steps):
-    """Starts the run, kills it when it has kept the answers of `steps` steps, and lets it go on."""
-    spec = jobs.changed(spec, {"/output": str(folder)})
-    path = jobs.write_spec(f"{folder}.json", spec)
-    process = distilld.start("run", path)
-    file = folder / "rollouts.jsonl"
-    enough = 1 + steps * MICRO_BATCHES
-    wait_until(lambda: file.exists() and file.read_bytes().count(b"\n") >= enough, "answers", pause=0.001)
-    worker = process.worker()
-    kill(process.pid)
-    kill(worker)
-    process.wait()
-    with open(file, "ab") as torn:
-        torn.write(b'{"micro_batch":99,"vers')
-    return run(distilld, spec, folder)
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 2])
@@ -242,80 +144,3 @@ def test_a_service_tells_what_the_student_writes(distilld, spec, tmp_path):
     said = [-p for answer in answers for p in answer["log_probabilities"]]
     assert rollout["entropy"] == pytest.approx(sum(said) / len(said))
     assert "rollout" in [stage["stage"] for stage in ended["progress"]["stages"]]
-
-
-class Pretender(http.server.BaseHTTPRequestHandler):
-    """A server that says that it has loaded adapters."""
-
-    choice = staticmethod(lambda body: ([5, 6], [-1.0, -1.0]))
-
-    def do_GET(self):
-        self.reply({"object": "list", "data": [{"id": "base", "owned_by": "vllm"}]})
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path != "/v1/completions":
-            return self.reply({})
-        ids, logprobs = self.choice(body)
-        self.reply({"choices": [{"index": 0, "token_ids": ids, "logprobs": {"token_logprobs": logprobs}}]})
-
-    def reply(self, body):
-        text = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *arguments):
-        pass
-
-
-@pytest.fixture
-def pretender():
-    """start(choice): the URL of a Pretender whose answers are choice(body)."""
-    started = []
-
-    def start(choice):
-        handler = type("Handler", (Pretender,), {"choice": staticmethod(choice)})
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        started.append(server)
-        return f"http://127.0.0.1:{server.server_port}"
-
-    yield start
-    for server in started:
-        server.shutdown()
-
-
-NUMBERS = itertools.count()
-
-
-def drawn(body):
-    """Another answer each time, and another of an adapter than of the base."""
-    greedy = body["temperature"] == 0
-    return [5 if greedy else 5 + next(NUMBERS) % 50], [-1.0 if body["model"] == "base" else -2.0]
-
-
-@pytest.mark.parametrize(
-    ("choice", "said"),
-    [
-        (lambda body: ([5, 6], [-1.0, -1.0]), "adapters do not reach the model"),
-        (lambda body: ([64], [-1.0]), "outside the student's vocabulary of 64"),
-        (drawn, "is not reproducible: the same seed wrote"),
-        (lambda body: ([], []), "the server ignored 'return_token_ids'"),
-        (lambda body: ([5] * 11, [-1.0] * 11), "at most 8 were asked for"),
-        (lambda body: ([5, 6], [-1.0]), "has 1 entries for 2 tokens"),
-    ],
-)
-def test_the_probe_finds_servers_that_cannot_write_for_the_student(distilld, spec, tmp_path, pretender, choice, said):
-    spec = jobs.changed(spec, {"/rollout/endpoints": [pretender(choice)]})
-    error = run(distilld, spec, tmp_path / "refused", code=1)
-    assert "rollout: http://127.0.0.1:" in error and said in error
-    assert not (tmp_path / "refused" / "adapter_model.safetensors").exists()
-
-
-def test_a_server_that_does_not_repeat_itself_can_be_accepted(distilld, spec, tmp_path, pretender):
-    changes = {"/rollout/endpoints": [pretender(drawn)], "/rollout/require_repeatable": False}
-    process = distilld.run("run", jobs.write_spec(tmp_path / "spec.json", jobs.changed(spec, changes)), seconds=120)
-    assert "is not reproducible" in process.out + process.err
-    shutil.rmtree(tmp_path / "student")

@@ -293,6 +293,34 @@ def test_an_adapter_is_a_model_of_its_own(server, reference, folder, adapter):
     assert post(server, "/v1/completions", prompt="a", model="one")["status"] == 404
 
 
+def test_other_weights_take_the_models_place(programs, folder, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    model.save_pretrained(other)
+    started = Programs(programs, tmp_path)
+    first, second = started.teacher(folder, "--dtype", "fp32"), started.teacher(other, "--dtype", "fp32")
+    wish = {"prompt": [5, 6, 7], "max_tokens": 20, "temperature": 1, "seed": 3, "logprobs": 0, "return_token_ids": True}
+    before, expected = post(first, "/v1/completions", **wish), post(second, "/v1/completions", **wish)
+    assert before["choices"] != expected["choices"]
+    shorter = tmp_path / "shorter"
+    shutil.copytree(folder, shorter)
+    config = json.loads((folder / "config.json").read_text())
+    (shorter / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 64}))
+    for path, said in ((tmp_path / "absent", "absent"), (shorter, "64 positions, and the model that is served 512")):
+        refused = post(first, "/update_weights_from_disk", model_path=str(path))
+        assert refused["status"] == 400 and said in refused["error"]["message"]
+    assert post(first, "/v1/completions", **wish)["choices"] == before["choices"]
+    done = post(first, "/update_weights_from_disk", model_path=str(other), weight_version="step-7")
+    assert done["success"] is True
+    after = post(first, "/v1/completions", **wish)
+    assert after["choices"] == expected["choices"] and after["weight_version"] == "step-7"
+    started.stop_all()
+
+
 def test_keys_and_roots_hold_for_a_served_model(programs, folder, adapter, tmp_path):
     started = Programs(programs, tmp_path)
     key = started.run("keys", "add", "me", "--role", "submit", "--data-dir", tmp_path / "keys").out.splitlines()[0]
@@ -312,6 +340,7 @@ def test_keys_and_roots_hold_for_a_served_model(programs, folder, adapter, tmp_p
     assert ask("/v1/completions", wish, "nonsense")[0] == 401
     assert ask("/v1/completions", wish, key)[0] == 200
     assert ask("/v1/load_lora_adapter", {"lora_name": "one", "lora_path": str(adapter)}, key)[0] == 200
+    assert ask("/update_weights_from_disk", {"model_path": str(folder)}, key)[0] == 403, "others use the model, too"
     link = tmp_path / "link"
     link.symlink_to(adapter)
     copy = tmp_path / "copy"

@@ -46,6 +46,7 @@ void read_completions(std::string_view input) {
         check(read_tokenize(*body));
         static_cast<void>(taken(read_detokenize(*body)));
         static_cast<void>(taken(read_adapter(*body, true)));
+        static_cast<void>(taken(read_weights(*body)));
         static_cast<void>(is_seed(*body));
     }
     // Each byte is a token; the first line is a stop text.

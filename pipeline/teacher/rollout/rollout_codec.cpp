@@ -26,8 +26,7 @@ ArrayView view_of(ElementType type, const auto& values) {
     return {type, std::as_bytes(std::span(values))};
 }
 
-Rollout read_choice(od::object choice) {
-    Rollout rollout;
+void read_choice(od::object choice, Rollout& rollout) {
     for (auto field : choice) {
         const std::string_view key = field.unescaped_key();
         if (key == "token_ids") {
@@ -42,7 +41,62 @@ Rollout read_choice(od::object choice) {
             }
         }
     }
-    return rollout;
+}
+
+ToldRollout read_completion(od::object answer) {
+    ToldRollout told;
+    std::size_t choices = 0;
+    for (auto field : answer) {
+        const std::string_view key = field.unescaped_key();
+        if (key == "choices") {
+            for (auto choice : json_array(field.value(), "'choices'")) {
+                read_choice(choice.get_object(), told.rollout);
+                ++choices;
+            }
+        } else if (key == "weight_version") {
+            told.weights = json_text(field.value(), "'weight_version'");
+        }
+    }
+    if (choices != 1) {
+        fail_answer("'choices' has " + std::to_string(choices) + " entries, expected 1");
+    }
+    return told;
+}
+
+/// `[log-probability, id, text]`.
+float first_of(od::array triple) {
+    double number = 0;
+    if (triple.at(0).get_double().get(number) != simdjson::SUCCESS) {
+        fail_answer("'output_token_logprobs' holds an entry that does not begin with a number");
+    }
+    return static_cast<float>(number);
+}
+
+void read_meta(od::object meta, ToldRollout& told) {
+    for (auto field : meta) {
+        const std::string_view key = field.unescaped_key();
+        if (key == "output_token_logprobs") {
+            for (auto triple : json_array(field.value(), "'output_token_logprobs'")) {
+                told.rollout.log_probabilities.push_back(first_of(triple.get_array()));
+            }
+        } else if (key == "weight_version") {
+            told.weights = json_text(field.value(), "'weight_version'");
+        }
+    }
+}
+
+/// The answer of /generate.
+ToldRollout read_native(od::object answer) {
+    ToldRollout told;
+    for (auto field : answer) {
+        const std::string_view key = field.unescaped_key();
+        if (key == "output_ids") {
+            told.rollout.ids = json_numbers<std::int32_t, std::int64_t>(field.value(), "'output_ids'");
+        } else if (key == "meta_info") {
+            read_meta(field.value().get_object(), told);
+        }
+    }
+    return told;
 }
 
 void append_numbers(std::string& json, std::span<const std::int32_t> numbers) {
@@ -64,18 +118,35 @@ Result<std::vector<RequestPart>> RolloutCodec::plan_requests(const TokenBatch& t
     return parts;
 }
 
+std::string RolloutCodec::completion_body(const std::string& model, std::span<const std::int32_t> prompt,
+                                          std::uint64_t seed, double temperature, std::uint32_t max_tokens) const {
+    std::string body = model.empty() ? R"({"prompt":)" : R"({"model":")" + model + R"(","prompt":)";
+    append_numbers(body, prompt);
+    body += R"(,"max_tokens":)" + std::to_string(max_tokens) + R"(,"temperature":)" + number_text(temperature) +
+            (options_.top_p < 1 ? R"(,"top_p":)" + number_text(options_.top_p) : "") + R"(,"seed":)" +
+            std::to_string(seed) + R"(,"logprobs":0,"return_token_ids":true})";
+    return body;
+}
+
+std::string RolloutCodec::native_body(const std::string& adapter, std::span<const std::int32_t> prompt,
+                                      std::uint64_t seed, double temperature, std::uint32_t max_tokens) const {
+    std::string body = R"({"input_ids":)";
+    append_numbers(body, prompt);
+    body += R"(,"sampling_params":{"max_new_tokens":)" + std::to_string(max_tokens) + R"(,"temperature":)" +
+            number_text(temperature) + R"(,"top_p":)" + number_text(options_.top_p) + R"(,"sampling_seed":)" +
+            std::to_string(seed) + R"(},"return_logprob":true)" +
+            (adapter.empty() ? "" : R"(,"lora_path":")" + adapter + '"') + '}';
+    return body;
+}
+
 HttpRequest RolloutCodec::request(const std::string& model, std::span<const std::int32_t> prompt, std::uint64_t seed,
                                   double temperature, std::uint32_t max_tokens) const {
-    auto body = std::make_shared<std::string>();
-    *body = R"({"model":")" + model + R"(","prompt":)";
-    append_numbers(*body, prompt);
-    *body += R"(,"max_tokens":)" + std::to_string(max_tokens) + R"(,"temperature":)" + number_text(temperature) +
-             (options_.top_p < 1 ? R"(,"top_p":)" + number_text(options_.top_p) : "") + R"(,"seed":)" +
-             std::to_string(seed) + R"(,"logprobs":0,"return_token_ids":true})";
     HttpRequest request;
     request.target = options_.target;
     request.content_type = kJsonContentType;
-    request.body = std::move(body);
+    request.body = std::make_shared<std::string>(options_.dialect->native
+                                                     ? native_body(model, prompt, seed, temperature, max_tokens)
+                                                     : completion_body(model, prompt, seed, temperature, max_tokens));
     request.response_limit = kEnvelopeBytes + kTokenBytes * max_tokens;
     return request;
 }
@@ -85,33 +156,28 @@ Result<HttpRequest> RolloutCodec::make_request(const TokenBatch& tokens, const R
     const std::span all(tokens.input_ids);
     const auto prompt = all.subspan(std::size_t{row} * tokens.columns, static_cast<std::size_t>(tokens.lengths[row]));
     const std::uint64_t seed = options_.plan.seed_of(tokens.number, row, tokens.row_ids[row]);
-    return request(model(options_.plan.version_of(tokens.number)), prompt, seed, options_.temperature,
-                   options_.max_tokens);
+    const std::string weights = options_.other_weights ? std::string() : model(options_.plan.version_of(tokens.number));
+    return request(weights, prompt, seed, options_.temperature, options_.max_tokens);
 }
 
-Result<Rollout> RolloutCodec::read(const HttpResponse& response, std::uint32_t max_tokens) const {
-    const auto take = [max_tokens](od::document& document) {
-        Rollout rollout;
-        std::size_t choices = 0;
-        for (auto choice : json_array(document.find_field_unordered("choices"), "'choices'")) {
-            rollout = read_choice(choice.get_object());
-            ++choices;
+Result<ToldRollout> RolloutCodec::read(const HttpResponse& response, std::uint32_t max_tokens) const {
+    const auto take = [this, max_tokens](od::document& document) {
+        ToldRollout told =
+            options_.dialect->native ? read_native(document.get_object()) : read_completion(document.get_object());
+        const std::size_t tokens = told.rollout.ids.size();
+        const char* const ids = options_.dialect->native ? "output_ids" : "token_ids";
+        if (tokens == 0) {
+            fail_answer(std::string("the answer has no '") + ids + "': the server ignored the request for them");
         }
-        if (choices != 1) {
-            fail_answer("'choices' has " + std::to_string(choices) + " entries, expected 1");
+        if (tokens > max_tokens) {
+            fail_answer("the answer has " + std::to_string(tokens) + " tokens, at most " + std::to_string(max_tokens) +
+                        " were asked for");
         }
-        if (rollout.ids.empty()) {
-            fail_answer("the answer has no 'token_ids': the server ignored 'return_token_ids'");
+        if (told.rollout.log_probabilities.size() != tokens) {
+            fail_answer("the answer has " + std::to_string(told.rollout.log_probabilities.size()) +
+                        " log-probabilities for " + std::to_string(tokens) + " tokens");
         }
-        if (rollout.ids.size() > max_tokens) {
-            fail_answer("the answer has " + std::to_string(rollout.ids.size()) + " tokens, at most " +
-                        std::to_string(max_tokens) + " were asked for");
-        }
-        if (rollout.log_probabilities.size() != rollout.ids.size()) {
-            fail_answer("'logprobs.token_logprobs' has " + std::to_string(rollout.log_probabilities.size()) +
-                        " entries for " + std::to_string(rollout.ids.size()) + " tokens");
-        }
-        return rollout;
+        return told;
     };
     if (!response.body) {
         return teacher_error("the answer is empty");
@@ -121,12 +187,20 @@ Result<Rollout> RolloutCodec::read(const HttpResponse& response, std::uint32_t m
 
 Result<TeacherTargets> RolloutCodec::decode(const HttpResponse& response, const TokenBatch& tokens,
                                             const RequestPart& part) const {
-    const Result<Rollout> rollout = read(response, options_.max_tokens);
-    if (!rollout) {
-        return Error{rollout.error().kind,
-                     "sequence " + std::to_string(part.first_row) + ": " + rollout.error().message};
+    const Result<ToldRollout> told = read(response, options_.max_tokens);
+    const auto failed = [&part](ErrorKind kind, const std::string& why) {
+        return Error{kind, "sequence " + std::to_string(part.first_row) + ": " + why};
+    };
+    if (!told) {
+        return failed(told.error().kind, told.error().message);
     }
-    return targets_of(std::span(&*rollout, 1), std::span(&tokens.lengths[part.first_row], 1), part.columns);
+    const std::string wanted = model(options_.plan.version_of(tokens.number));
+    if (options_.other_weights && told->weights != wanted) {
+        options_.other_weights->store(true);
+        return failed(ErrorKind::teacher, "was written with the weights '" + told->weights + "', not with '" + wanted +
+                                              "': the server has started again, or others give it weights, too");
+    }
+    return targets_of(std::span(&told->rollout, 1), std::span(&tokens.lengths[part.first_row], 1), part.columns);
 }
 
 AnswerSize RolloutCodec::answer_size(std::uint32_t rows, std::uint32_t columns) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "pipeline/core/rollout_plan.hpp"
+#include "pipeline/core/teacher_protocol.hpp"
 #include "pipeline/teacher/protocols/json_answer.hpp"
 #include "pipeline/teacher/protocols/protocol.hpp"
 
@@ -19,17 +21,26 @@ struct Rollout {
 };
 
 struct RolloutCodecOptions {
-    std::string target;  ///< path and query of the completions
-    std::string name;    ///< models are called NAME-vVERSION
+    std::string target;  ///< path and query of the page for answers
+    std::string name;    ///< weights are called NAME-vVERSION
     RolloutPlan plan;
     std::uint32_t max_tokens = 1;
     double temperature = 1;
     double top_p = 1;
+    const RolloutDialect* dialect = kRolloutDialects.data();
+    /// The server has one version of the weights at a time, and names it in its answers. Set if it names another one.
+    std::shared_ptr<std::atomic<bool>> other_weights{};  ///< null: versions are adapters
 };
 
-/// Asks a server for the student's answers with `POST /v1/completions` as vLLM understands it (token ids in and out),
-/// and reads them as targets: of kind topk and width 1, at the positions of a micro-batch with room for answers that
-/// the answers' tokens follow (see with_room_for_answers()). All other positions are missing.
+/// What a server answers to one prompt.
+struct ToldRollout {
+    Rollout rollout;
+    std::string weights;  ///< name of the version; empty: not said
+};
+
+/// Asks a server for the student's answers, token ids in and out, and reads them as targets: of kind topk and width 1,
+/// at the positions of a micro-batch with room for answers that the answers' tokens follow (see
+/// with_room_for_answers()). All other positions are missing.
 class RolloutCodec final : public TeacherCodec {
   public:
     explicit RolloutCodec(RolloutCodecOptions options) : options_(std::move(options)) {}
@@ -43,18 +54,23 @@ class RolloutCodec final : public TeacherCodec {
     AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const override;
     std::string description() const override { return "answers of the student"; }
 
-    /// The name of the adapter after this many steps.
+    /// The name of the weights after this many steps.
     [[nodiscard]] std::string model(std::uint64_t version) const {
         return options_.name + "-v" + std::to_string(version);
     }
     [[nodiscard]] const RolloutPlan& plan() const noexcept { return options_.plan; }
 
-    /// A single request and its answer.
+    /// A single request and its answer. `model`: of the server, or an adapter; empty: the model itself.
     [[nodiscard]] HttpRequest request(const std::string& model, std::span<const std::int32_t> prompt,
                                       std::uint64_t seed, double temperature, std::uint32_t max_tokens) const;
-    [[nodiscard]] Result<Rollout> read(const HttpResponse& response, std::uint32_t max_tokens) const;
+    [[nodiscard]] Result<ToldRollout> read(const HttpResponse& response, std::uint32_t max_tokens) const;
 
   private:
+    [[nodiscard]] std::string completion_body(const std::string& model, std::span<const std::int32_t> prompt,
+                                              std::uint64_t seed, double temperature, std::uint32_t max_tokens) const;
+    [[nodiscard]] std::string native_body(const std::string& adapter, std::span<const std::int32_t> prompt,
+                                          std::uint64_t seed, double temperature, std::uint32_t max_tokens) const;
+
     RolloutCodecOptions options_;
     std::shared_ptr<JsonParsers> parsers_ = std::make_shared<JsonParsers>();
 };

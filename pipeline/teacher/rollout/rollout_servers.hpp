@@ -19,11 +19,13 @@ namespace distilld {
 
 struct RolloutServersOptions {
     RolloutPlan plan;
-    /// Of the adapters: NAME-vVERSION. No other run, nor another attempt of this one, may have used it: servers keep
+    /// Of the weights: NAME-vVERSION. No other run, nor another attempt of this one, may have used it: servers keep
     /// the keys and values of a prompt under the adapter's name.
     std::string name;
-    std::filesystem::path folder;  ///< absolute; the adapter after n steps is in vN below it
-    /// An adapter that must change the model's answers, for the probe. In the folder `probe` below `folder`.
+    /// Absolute; the weights after n steps are in vN below it. For the probe, `probe` has weights that must change the
+    /// answers, and `first` the first ones if the student is not an adapter.
+    std::filesystem::path folder;
+    bool whole = false;  ///< the student is not an adapter: a server has one version at a time
     std::vector<std::int32_t> probe_prompt;
     std::shared_ptr<const KeptRollouts> kept;  ///< answers that need not be asked for; null: none
     std::function<void(const std::string&)> on_warning;
@@ -31,11 +33,10 @@ struct RolloutServersOptions {
     HostRule hosts{};
 };
 
-/// The servers that write the student's answers. A fetch first gives its endpoint the adapter of the micro-batch's
-/// version, if it has not got it or has lost it, and takes away those that no step needs any more; the answers are
-/// those that RolloutCodec describes. The probe, which an endpoint must pass before its first answer, finds out whether
-/// adapters reach the model, and whether the same seed gives the same answer alone, among others, and at every
-/// endpoint. `io` runs one thread or is a strand. Errors name the endpoint. Adapters are unloaded by settle().
+/// The servers that write the student's answers (RolloutServer), as RolloutCodec describes them. The probe, which an
+/// endpoint must pass before its first answer, finds out whether weights reach the model, and whether the same seed
+/// gives the same answer alone, among others, and at every endpoint. `io` runs one thread or is a strand. Errors name
+/// the endpoint. Adapters are unloaded by settle().
 [[nodiscard]] Result<std::unique_ptr<TeacherSource>> make_rollout_servers(boost::asio::any_io_executor io,
                                                                           boost::asio::any_io_executor decode,
                                                                           const RolloutSpec& spec,

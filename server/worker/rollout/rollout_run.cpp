@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kAdapters = "rollout";
+constexpr const char* kWeights = "rollout";
 constexpr const char* kKept = "rollouts.jsonl";
 constexpr std::uint32_t kMaxAtOnce = 64;  ///< micro-batches
 /// Digits of the fence's holder in the adapters' names: another attempt has others.
@@ -60,9 +60,9 @@ RolloutPlan plan_of(const PreparedRun& run) {
     return plan;
 }
 
-/// Writes an adapter beside `folder`, and puts it there when it is whole.
+/// Writes weights beside `folder`, and puts it there when it is whole.
 template <class Write>
-Result<void> put_adapter(FolderFence& fence, const fs::path& folder, Write write) {
+Result<void> put_weights(FolderFence& fence, const fs::path& folder, Write write) {
     const fs::path stage = folder.parent_path() / (".tmp-" + folder.filename().string() + "-" + fence.holder());
     Result<void> done = remove_tree(stage);
     done = done ? make_folders(stage) : done;
@@ -115,9 +115,9 @@ Result<void> publish(PreparedRun& run, std::uint64_t steps, const StudentSnapsho
     const fs::path& folder = run.rollout->folder;
     const std::string name = "v" + std::to_string(steps);
     const auto write = [&](const fs::path& stage) { return write_model(snapshot, stage); };
-    const Result<void> put = put_adapter(*run.output_fence(), folder / name, write);
+    const Result<void> put = put_weights(*run.output_fence(), folder / name, write);
     if (!put) {
-        return explain_full_disk(put.error(), folder, "the adapter of step " + std::to_string(steps),
+        return explain_full_disk(put.error(), folder, "the weights of step " + std::to_string(steps),
                                  export_bytes(run.student->parameter_count()));
     }
     return remove_older(folder, steps, run.rollout->plan.staleness);
@@ -131,12 +131,15 @@ Result<void> write_probe(PreparedRun& run, const RolloutRun& rollout, const Stud
     }
     const fs::path first = rollout.folder / "first";
     const auto write = [&](const fs::path& stage) { return write_model(snapshot, stage); };
-    if (Result<void> put = put_adapter(fence, first, write); !put) {
+    if (Result<void> put = put_weights(fence, first, write); !put) {
         return put;
     }
-    const auto derive = [&](const fs::path& stage) { return models::write_probe_adapter(first, stage); };
-    const Result<void> put = put_adapter(fence, rollout.folder / "probe", derive);
-    return put ? remove_tree(first) : put;
+    const bool adapter = run.spec.student.lora.has_value();
+    const auto derive = [&](const fs::path& stage) {
+        return adapter ? models::write_probe_adapter(first, stage) : models::write_probe_model(first, stage);
+    };
+    const Result<void> put = put_weights(fence, rollout.folder / "probe", derive);
+    return put && adapter ? remove_tree(first) : put;
 }
 
 Result<void> open_kept(PreparedRun& run, RolloutRun& rollout) {
@@ -189,7 +192,7 @@ asio::awaitable<Result<void>> prepare_rollouts(PreparedRun& run, GraphExecutors 
     }
     auto rollout = std::make_unique<RolloutRun>();
     rollout->plan = plan_of(run);
-    rollout->folder = fs::absolute(fs::path(run.spec.output)) / kAdapters;
+    rollout->folder = fs::absolute(fs::path(run.spec.output)) / kWeights;
     auto copy = [&run] { return run.student->snapshot(RunState()); };
     const std::shared_ptr<const StudentSnapshot> snapshot = co_await run_on(executors.compute, std::move(copy));
     auto write = [&] { return prepare_files(run, *rollout, *snapshot); };
@@ -211,6 +214,7 @@ asio::awaitable<Result<void>> prepare_rollouts(PreparedRun& run, GraphExecutors 
     }
     RolloutServersOptions options;
     options.plan = rollout->plan;
+    options.whole = !run.spec.student.lora;
     options.name = "distilld-" + run.output_fence()->holder().substr(0, kNameDigits);
     options.folder = rollout->folder;
     const TokenBatch first = run.dataset->batch(0, {0});
@@ -238,7 +242,8 @@ asio::awaitable<Result<void>> prepare_rollouts(PreparedRun& run, GraphExecutors 
             : Error{info.error().kind, said_of_teacher(kRolloutLane, info.error().message)};
     }
     rollout->info = std::move(*info);
-    emit(LogEvent{"info", std::string("rollout: adapters change the answers, ") +
+    emit(LogEvent{"info", std::string("rollout: ") + (run.spec.student.lora ? "adapters" : "weights") +
+                              " change the answers, " +
                               (rollout->info.deterministic ? "and the same seed repeats them"
                                                            : "but the same seed does not repeat them")});
     run.rollout = std::move(rollout);
@@ -275,7 +280,12 @@ asio::awaitable<void> end_rollouts(PreparedRun& run, asio::any_io_executor disk,
     auto remove = [&] {
         // With staleness, a run of more steps would go on with the newest.
         const bool unused = finished && rollout.plan.staleness == 0;
-        static_cast<void>(remove_tree(unused ? rollout.folder : rollout.folder / "probe"));
+        for (const char* part : {"probe", "first"}) {
+            static_cast<void>(remove_tree(rollout.folder / part));
+        }
+        if (unused) {
+            static_cast<void>(remove_tree(rollout.folder));
+        }
     };
     co_await run_on(std::move(disk), std::move(remove));
 }

@@ -36,6 +36,12 @@ TEST(RolloutRules, NeedNoDataset) {
     EXPECT_THAT(refusal_of_rollouts({{"/dataset/eval", "e.jsonl"}}), IsEmpty()) << "of held-out rows alone";
 }
 
+TEST(RolloutRules, TakeAStudentOfFullWeights) {
+    for (const char* protocol : {"auto", "distilld", "sglang"}) {
+        EXPECT_THAT(refusal_of_rollouts({{"/student/lora", "null"}, {"/rollout/protocol", protocol}}), IsEmpty());
+    }
+}
+
 TEST(RolloutRules, TakeADatasetBelowLmbda1AndAReplayWithoutServers) {
     EXPECT_THAT(refusal_of_rollouts({{"/rollout/lmbda", "0.5"}, {"/dataset/train", "d.jsonl"}}), IsEmpty());
     EXPECT_THAT(refusal_of_rollouts({{"/rollout/endpoints", "null"}, {"/rollout/replay", "r.jsonl"}}), IsEmpty());
@@ -48,7 +54,8 @@ TEST(RolloutRules, RefuseWhatDoesNotFit) {
     };
     const Case cases[] = {
         {{{"/teacher", "null"}}, "/rollout: needs a teacher"},
-        {{{"/student/lora", "null"}}, "/rollout: takes a student with adapters"},
+        {{{"/student/lora", "null"}, {"/rollout/protocol", "vllm"}},
+         "/rollout/protocol: is vllm, which takes adapters"},
         {{{"/student/lora/merge", "true"}}, "/student/lora/merge: is not for /rollout"},
         {{{"/teacher/store", "s"}}, "/teacher/store: cannot hold answers that are written while"},
         {{{"/teacher/tokenizer", "t"}, {"/teacher/top_k", "8"}}, "/teacher/tokenizer: is for texts"},

@@ -241,6 +241,20 @@ TEST_F(CompletionServiceTest, AdaptersAreModels) {
     EXPECT_EQ(answer({{"prompt", json::array{1}}, {"model", "a"}}).status, 404U);
 }
 
+TEST_F(CompletionServiceTest, WeightsAreReplacedWhole) {
+    load();
+    EXPECT_FALSE(object({{"prompt", json::array{1}}}).contains("weight_version"));
+    EXPECT_THAT(post("/update_weights_from_disk", {{"model_path", "/x/bad"}}).body, HasSubstr("/x/bad/"));
+    EXPECT_THAT(post("/update_weights_from_disk", {{"weight_version", "v1"}}).body,
+                HasSubstr(R"("param":"model_path")"));
+    EXPECT_FALSE(object({{"prompt", json::array{1}}}).contains("weight_version")) << "nothing has changed";
+    const json::object good{{"model_path", "/x/good"}, {"weight_version", "v1"}, {"flush_cache", true}};
+    EXPECT_THAT(post("/update_weights_from_disk", good).body, HasSubstr(R"("success":true)"));
+    EXPECT_EQ(object({{"prompt", json::array{1}}}).at("weight_version"), "v1");
+    EXPECT_EQ(post("/update_weights_from_disk", {{"model_path", "/x/good"}}).status, 200U);
+    EXPECT_EQ(object({{"prompt", json::array{1}}}).at("weight_version"), "default");
+}
+
 TEST_F(CompletionServiceTest, AnAdapterThatIsUnloadedMeanwhileIsNotReplacedByTheModel) {
     load();
     EXPECT_EQ(post("/v1/load_lora_adapter", {{"lora_name", "a"}, {"lora_path", "/x/good"}}).status, 200U);

@@ -74,6 +74,10 @@ class FakeGenerator final : public models::Generator {
         return std::make_shared<models::LoadedAdapter>();
     }
 
+    Result<std::shared_ptr<models::LoadedAdapter>> load_model(const std::filesystem::path& folder) override {
+        return load_adapter(folder);
+    }
+
     [[nodiscard]] std::size_t count() const {
         const std::lock_guard lock(mutex_);
         return sequences_.size();
