@@ -2,6 +2,7 @@
 
 # ruff: noqa: F811 - fixtures that are imported
 
+import os
 import random
 
 import pytest
@@ -29,8 +30,13 @@ def test_weights_depend_on_the_data_the_seed_and_k_alone(distilld, spec, servers
     two = jobs.changed(spec, {"/rollout/endpoints": [server.url for server in servers]})
     assert run(distilld, two, tmp_path / "parallel") == reference
     assert kept(tmp_path / "parallel") == answers
-    assert killed(distilld, two, tmp_path / "killed", random.Random(staleness).randrange(1, STEPS)) == reference
-    assert kept(tmp_path / "killed") == answers
+    draw = random.Random(staleness)
+    for number in range(int(os.environ.get("DISTILLD_ROLLOUT_KILLS", "1"))):
+        folder = tmp_path / f"killed-{number}"
+        assert killed(distilld, two if number % 2 == 0 else spec, folder, draw.randrange(1, STEPS)) == reference
+        assert kept(folder) == answers
+    replay = {"/rollout/endpoints": None, "/rollout/replay": str(tmp_path / "parallel" / "rollouts.jsonl")}
+    assert run(distilld, jobs.changed(spec, replay), tmp_path / "replayed") == reference
 
     other = run(distilld, jobs.changed(spec, {"/training/seed": 43}), tmp_path / "seed")
     assert other != reference
@@ -50,6 +56,8 @@ def test_rows_of_the_dataset_take_the_places_of_prompts_by_their_numbers(distill
     assert run(distilld, two, tmp_path / "parallel") == reference
     assert killed(distilld, two, tmp_path / "killed", 4) == reference
     assert run(distilld, jobs.changed(spec, {"/rollout/lmbda": 0.6}), tmp_path / "more") != reference
+    run(distilld, jobs.changed(spec, {"/rollout/lmbda": 0}), tmp_path / "none")
+    assert not any(answer["ids"] for line in kept(tmp_path / "none") for answer in line["answers"])
 
 
 def test_an_earlier_runs_answers_are_replayed_to_the_same_bits(distilld, spec, tmp_path):
@@ -67,6 +75,8 @@ def test_an_earlier_runs_answers_are_replayed_to_the_same_bits(distilld, spec, t
     part.write_text("".join(file.read_text().splitlines(keepends=True)[:5]))
     short = jobs.changed(again, {"/rollout/replay": str(part)})
     assert ": it is of a shorter run" in run(distilld, short, tmp_path / "part", code=1)
+    part.write_text(file.read_text().replace('"ids":[', '"ids":[64,', 1).replace('ities":[', 'ities":[-1,', 1))
+    assert "not of the student's tokens" in run(distilld, short, tmp_path / "ids", code=1)
     own = jobs.changed(again, {"/rollout/replay": str(tmp_path / "part" / "rollouts.jsonl")})
     assert "is the file that this job writes" in run(distilld, own, tmp_path / "part", code=1)
 

@@ -58,8 +58,9 @@ Error damaged(const fs::path& file, std::uint64_t at) {
 
 class KeptDecoder final : public EncodedAnswer::Decoder {
   public:
-    KeptDecoder(std::shared_ptr<const KeptRollouts> kept, std::shared_ptr<const TokenBatch> tokens)
-        : kept_(std::move(kept)), tokens_(std::move(tokens)) {}
+    KeptDecoder(std::shared_ptr<const KeptRollouts> kept, std::shared_ptr<const TokenBatch> tokens,
+                std::uint32_t vocabulary)
+        : kept_(std::move(kept)), tokens_(std::move(tokens)), vocabulary_(vocabulary) {}
 
     FetchResult<TeacherTargets> decode() override {
         const Result<KeptAnswers> kept = kept_->read(tokens_->number);
@@ -68,15 +69,18 @@ class KeptDecoder final : public EncodedAnswer::Decoder {
         }
         bool fits = kept->rows == tokens_->row_ids;
         for (std::uint32_t row = 0; fits && row < kept->answers.size(); ++row) {
-            const std::size_t answer = kept->answers[row].ids.size();
-            fits = wants_answer(*tokens_, row) == (answer > 0) &&
-                   static_cast<std::size_t>(tokens_->lengths[row]) + answer <= std::size_t{tokens_->columns} + 1;
+            const std::vector<std::int32_t>& answer = kept->answers[row].ids;
+            const auto known = [this](std::int32_t id) {
+                return id >= 0 && static_cast<std::uint32_t>(id) < vocabulary_;
+            };
+            fits = wants_answer(*tokens_, row) == !answer.empty() && std::ranges::all_of(answer, known) &&
+                   static_cast<std::size_t>(tokens_->lengths[row]) + answer.size() <= std::size_t{tokens_->columns} + 1;
         }
         if (!fits) {
-            return FetchError{
-                FailureKind::rejected,
-                "the kept answers to micro-batch " + std::to_string(tokens_->number) + " are not to its prompts",
-                std::nullopt};
+            return FetchError{FailureKind::rejected,
+                              "the kept answers to micro-batch " + std::to_string(tokens_->number) +
+                                  " are not to its prompts, or not of the student's tokens",
+                              std::nullopt};
         }
         return targets_of(kept->answers, tokens_->lengths, tokens_->columns);
     }
@@ -84,6 +88,7 @@ class KeptDecoder final : public EncodedAnswer::Decoder {
   private:
     std::shared_ptr<const KeptRollouts> kept_;
     std::shared_ptr<const TokenBatch> tokens_;
+    std::uint32_t vocabulary_;
 };
 
 }  // namespace
@@ -245,8 +250,9 @@ Result<void> KeptRollouts::append(const std::vector<KeptAnswers>& answers) {
     return done;
 }
 
-EncodedAnswer kept_answer(std::shared_ptr<const KeptRollouts> kept, std::shared_ptr<const TokenBatch> tokens) {
-    return {std::make_unique<KeptDecoder>(std::move(kept), std::move(tokens)), 0};
+EncodedAnswer kept_answer(std::shared_ptr<const KeptRollouts> kept, std::shared_ptr<const TokenBatch> tokens,
+                          std::uint32_t vocabulary) {
+    return {std::make_unique<KeptDecoder>(std::move(kept), std::move(tokens), vocabulary), 0};
 }
 
 }  // namespace distilld

@@ -63,8 +63,9 @@ class KeptRollouts {
     std::uint64_t end_ = 0;                // of the last whole line
 };
 
-/// The answers to `tokens`, which `kept` has, as RolloutCodec describes them.
+/// The answers to `tokens`, which `kept` has, as RolloutCodec describes them. Decoding fails if they are answers to
+/// other prompts, or have ids outside the vocabulary.
 [[nodiscard]] EncodedAnswer kept_answer(std::shared_ptr<const KeptRollouts> kept,
-                                        std::shared_ptr<const TokenBatch> tokens);
+                                        std::shared_ptr<const TokenBatch> tokens, std::uint32_t vocabulary);
 
 }  // namespace distilld

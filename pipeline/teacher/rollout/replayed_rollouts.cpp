@@ -14,8 +14,9 @@ RolloutCodecOptions sizes_of(std::uint32_t max_tokens) {
 
 class ReplayedRollouts final : public TeacherSource {
   public:
-    ReplayedRollouts(std::shared_ptr<const KeptRollouts> kept, std::string name, std::uint32_t max_tokens)
-        : kept_(std::move(kept)), name_(std::move(name)), sizes_(sizes_of(max_tokens)) {}
+    ReplayedRollouts(std::shared_ptr<const KeptRollouts> kept, std::string name, std::uint32_t max_tokens,
+                     std::uint32_t vocabulary)
+        : kept_(std::move(kept)), name_(std::move(name)), sizes_(sizes_of(max_tokens)), vocabulary_(vocabulary) {}
 
     std::size_t endpoint_count() const override { return 1; }
     const std::string& endpoint_name(std::size_t) const override { return name_; }
@@ -35,7 +36,7 @@ class ReplayedRollouts final : public TeacherSource {
                 name_ + " has no answers of micro-batch " + std::to_string(tokens->number) + ": it is of a shorter run",
                 std::nullopt};
         }
-        co_return kept_answer(kept_, std::move(tokens));
+        co_return kept_answer(kept_, std::move(tokens), vocabulary_);
     }
     bool is_slow_by_chance() const override { return false; }
     void close() override {}
@@ -44,13 +45,14 @@ class ReplayedRollouts final : public TeacherSource {
     std::shared_ptr<const KeptRollouts> kept_;
     std::string name_;
     RolloutCodec sizes_;
+    std::uint32_t vocabulary_;
 };
 
 }  // namespace
 
 std::unique_ptr<TeacherSource> replayed_rollouts(std::shared_ptr<const KeptRollouts> kept, std::string name,
-                                                 std::uint32_t max_tokens) {
-    return std::make_unique<ReplayedRollouts>(std::move(kept), std::move(name), max_tokens);
+                                                 std::uint32_t max_tokens, std::uint32_t vocabulary) {
+    return std::make_unique<ReplayedRollouts>(std::move(kept), std::move(name), max_tokens, vocabulary);
 }
 
 }  // namespace distilld

@@ -7,8 +7,10 @@
 
 namespace distilld {
 
-/// Answers that an earlier run has kept, in place of servers that write them. Any executor.
+/// Answers that an earlier run has kept, in place of servers that write them. `vocabulary`: the student's. Any
+/// executor.
 [[nodiscard]] std::unique_ptr<TeacherSource> replayed_rollouts(std::shared_ptr<const KeptRollouts> kept,
-                                                               std::string name, std::uint32_t max_tokens);
+                                                               std::string name, std::uint32_t max_tokens,
+                                                               std::uint32_t vocabulary);
 
 }  // namespace distilld

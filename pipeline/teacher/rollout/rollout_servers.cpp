@@ -163,7 +163,7 @@ class RolloutServers final : public TeacherSource {
     asio::awaitable<FetchResult<EncodedAnswer>> fetch(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens,
                                                       std::chrono::nanoseconds deadline) override {
         if (options_.kept && options_.kept->has(tokens->number)) {
-            co_return kept_answer(options_.kept, std::move(tokens));
+            co_return kept_answer(options_.kept, std::move(tokens), settings_->vocabulary);
         }
         if (wants_no_answer(*tokens)) {
             co_return EncodedAnswer(targets_of(std::vector<Rollout>(tokens->rows), tokens->lengths, tokens->columns));

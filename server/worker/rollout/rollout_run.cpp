@@ -173,7 +173,7 @@ Result<void> open_replay(PreparedRun& run, RolloutRun& rollout) {
     if (!kept) {
         return Error{kept.error().kind, "/rollout/replay: " + kept.error().message};
     }
-    rollout.servers = replayed_rollouts(std::move(*kept), spec.replay, spec.max_tokens);
+    rollout.servers = replayed_rollouts(std::move(*kept), spec.replay, spec.max_tokens, run.student->vocabulary_size());
     return {};
 }
 

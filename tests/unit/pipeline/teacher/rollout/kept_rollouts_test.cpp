@@ -103,7 +103,7 @@ TEST_F(KeptRolloutsTest, WhoHasLostTheFolderChangesNothing) {
 TEST_F(KeptRolloutsTest, AnswersToOtherPromptsAreRefused) {
     std::shared_ptr<KeptRollouts> kept = open().value();
     ASSERT_TRUE(kept->append({answers(4)}));
-    auto good = kept_answer(kept, std::make_shared<const TokenBatch>(prompts(4))).decode();
+    auto good = kept_answer(kept, std::make_shared<const TokenBatch>(prompts(4)), 10).decode();
     ASSERT_TRUE(good) << good.error().message;
     const TokenBatch asked = prompts(4);
     const TokenBatch batch = answered_batch(asked, rollouts_of(*good, asked.lengths), TokenBatch());
@@ -114,14 +114,16 @@ TEST_F(KeptRolloutsTest, AnswersToOtherPromptsAreRefused) {
     EXPECT_THAT(batch.labels, ElementsAre(-100, -100, 4, 5, 9, -100, -100, -100));
     TokenBatch others = prompts(4);
     others.row_ids = {7, 4};
-    EXPECT_THAT(kept_answer(kept, std::make_shared<const TokenBatch>(others)).decode().error().message,
+    EXPECT_THAT(kept_answer(kept, std::make_shared<const TokenBatch>(others), 10).decode().error().message,
                 HasSubstr("the kept answers to micro-batch 4 are not to its prompts"));
     TokenBatch narrow = prompts(4);
     narrow.columns = 3;
-    EXPECT_FALSE(kept_answer(kept, std::make_shared<const TokenBatch>(narrow)).decode());
+    EXPECT_FALSE(kept_answer(kept, std::make_shared<const TokenBatch>(narrow), 10).decode());
     TokenBatch without = prompts(4);
     without.labels[6] = -100;
-    EXPECT_FALSE(kept_answer(kept, std::make_shared<const TokenBatch>(without)).decode()) << "one is of the dataset";
+    EXPECT_FALSE(kept_answer(kept, std::make_shared<const TokenBatch>(without), 10).decode())
+        << "one is of the dataset";
+    EXPECT_FALSE(kept_answer(kept, std::make_shared<const TokenBatch>(prompts(4)), 9).decode()) << "no token 9";
 }
 
 TEST_F(KeptRolloutsTest, RowsOfTheDatasetTakeThePlacesOfPromptsWithoutAnswers) {
@@ -134,7 +136,7 @@ TEST_F(KeptRolloutsTest, RowsOfTheDatasetTakeThePlacesOfPromptsWithoutAnswers) {
     half.answers[0] = {};
     std::shared_ptr<KeptRollouts> kept = open().value();
     ASSERT_TRUE(kept->append({half}));
-    auto targets = kept_answer(kept, std::make_shared<const TokenBatch>(asked)).decode();
+    auto targets = kept_answer(kept, std::make_shared<const TokenBatch>(asked), 10).decode();
     ASSERT_TRUE(targets) << targets.error().message;
     TokenBatch others;
     others.rows = 1;
