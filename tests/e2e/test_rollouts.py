@@ -23,7 +23,7 @@ def test_weights_depend_on_the_data_the_seed_and_k_alone(distilld, spec, servers
     for number, line in enumerate(answers):
         step = number // MICRO_BATCHES
         assert line["version"] == max(0, step - staleness), "written by the weights of exactly k steps before"
-    adapters = {path.name for path in (tmp_path / "sequential").glob("rollout/*")}
+    adapters = {path.name for path in (tmp_path / "sequential").glob("rollout/v*")}
     newest = range(STEPS - staleness - 2, STEPS) if staleness else []
     assert adapters == {f"v{step}" for step in newest}, "a run of more steps would need them"
 
@@ -35,6 +35,10 @@ def test_weights_depend_on_the_data_the_seed_and_k_alone(distilld, spec, servers
         folder = tmp_path / f"killed-{number}"
         assert killed(distilld, two if number % 2 == 0 else spec, folder, draw.randrange(1, STEPS)) == reference
         assert kept(folder) == answers
+    for server in servers:
+        assert len(Rest(server.url).get("/v1/models").json["data"]) == 1, (
+            "no adapter is left, nor those of who was killed"
+        )
     replay = {"/rollout/endpoints": None, "/rollout/replay": str(tmp_path / "parallel" / "rollouts.jsonl")}
     assert run(distilld, jobs.changed(spec, replay), tmp_path / "replayed") == reference
 

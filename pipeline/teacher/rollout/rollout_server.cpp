@@ -70,7 +70,7 @@ asio::awaitable<FetchResult<HttpResponse>> RolloutServer::post(const char* targe
     co_return co_await ask(std::move(request), limit);
 }
 
-asio::awaitable<FetchResult<std::string>> RolloutServer::greet() {
+asio::awaitable<FetchResult<void>> RolloutServer::greet() {
     const auto models_page = page("/v1/models");
     if (!models_page) {
         co_return unusable(models_page.error().message);
@@ -103,7 +103,12 @@ asio::awaitable<FetchResult<std::string>> RolloutServer::greet() {
         std::make_shared<RolloutCodec>(RolloutCodecOptions{*answers, options_.name, options_.plan, spec_.max_tokens,
                                                            spec_.temperature, spec_.top_p, dialect_, other_weights_});
     at_->set_codec(codec_);
-    co_return base_;
+    for (const auto& model : *models) {
+        if (!options_.whole && model.id.starts_with(options_.name_of_run) && !model.id.starts_with(options_.name)) {
+            static_cast<void>(co_await post(dialect_->unload, {{"lora_name", model.id}}, kUnloadLimit));
+        }
+    }
+    co_return FetchResult<void>();
 }
 
 asio::awaitable<FetchResult<void>> RolloutServer::give(std::string folder) {
@@ -172,14 +177,16 @@ asio::awaitable<FetchResult<void>> RolloutServer::load(std::uint64_t version) {
         loading_.erase(version);
         changed_.notify();
     });
+    asked_for_.insert(version);
     auto loaded = co_await give("v" + std::to_string(version));
     if (!loaded) {
         co_return loaded;
     }
     loaded_.insert(version);
-    while (*loaded_.begin() + options_.plan.staleness + 2 <= version) {
-        const std::uint64_t oldest = *loaded_.begin();
-        loaded_.erase(loaded_.begin());
+    while (*asked_for_.begin() + options_.plan.staleness + 2 <= version) {
+        const std::uint64_t oldest = *asked_for_.begin();
+        asked_for_.erase(oldest);
+        loaded_.erase(oldest);
         co_await take_away("v" + std::to_string(oldest));
     }
     co_return loaded;
@@ -231,7 +238,7 @@ asio::awaitable<FetchResult<EncodedAnswer>> RolloutServer::answer(std::shared_pt
 }
 
 asio::awaitable<void> RolloutServer::settle() {
-    for (const std::uint64_t version : std::exchange(loaded_, {})) {
+    for (const std::uint64_t version : std::exchange(asked_for_, {})) {
         co_await take_away("v" + std::to_string(version));
     }
 }

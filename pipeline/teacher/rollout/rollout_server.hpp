@@ -32,8 +32,8 @@ class RolloutServer {
     /// Target of another page of the server.
     [[nodiscard]] Result<std::string> page(std::string_view target) const;
 
-    /// Finds out what the server is; before anything else. Returns the name of its model.
-    boost::asio::awaitable<FetchResult<std::string>> greet();
+    /// Finds out what the server is, and takes away adapters of earlier attempts; before anything else.
+    boost::asio::awaitable<FetchResult<void>> greet();
     /// Weights of a folder below RolloutServersOptions::folder, under NAME-`folder`.
     boost::asio::awaitable<FetchResult<void>> give(std::string folder);
     /// Takes an adapter away; whole weights stay.
@@ -68,7 +68,8 @@ class RolloutServer {
     Condition changed_;                                 ///< of what follows
     std::set<std::uint64_t> loaded_;                    ///< versions; of whole weights, one
     std::set<std::uint64_t> loading_;
-    std::uint32_t writing_ = 0;  ///< answers under way
+    std::set<std::uint64_t> asked_for_;  ///< adapters that it may have, also if the answer was not waited for
+    std::uint32_t writing_ = 0;          ///< answers under way
 };
 
 }  // namespace distilld

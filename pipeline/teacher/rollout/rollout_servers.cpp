@@ -206,8 +206,8 @@ class RolloutServers final : public TeacherSource {
     }
 
     asio::awaitable<FetchResult<void>> examine(RolloutServer& server) {
-        if (const auto base = co_await server.greet(); !base) {
-            co_return base.error();
+        if (auto known = co_await server.greet(); !known) {
+            co_return known;
         }
         // Whole weights stay, also those of an earlier probe.
         if (options_.whole) {

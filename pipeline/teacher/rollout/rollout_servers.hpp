@@ -22,6 +22,9 @@ struct RolloutServersOptions {
     /// Of the weights: NAME-vVERSION. No other run, nor another attempt of this one, may have used it: servers keep
     /// the keys and values of a prompt under the adapter's name.
     std::string name;
+    /// How the names of all attempts of this run begin. Adapters of others than this one are taken away: who was killed
+    /// has left them.
+    std::string name_of_run;
     /// Absolute; the weights after n steps are in vN below it. For the probe, `probe` has weights that must change the
     /// answers, and `first` the first ones if the student is not an adapter.
     std::filesystem::path folder;

@@ -6,11 +6,13 @@
 #include <charconv>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/files/files.hpp"
 #include "base/files/open_file.hpp"
+#include "base/random_hex.hpp"
 #include "models/weights/probe_adapter.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/teacher_name.hpp"
@@ -33,7 +35,7 @@ namespace {
 constexpr const char* kWeights = "rollout";
 constexpr const char* kKept = "rollouts.jsonl";
 constexpr std::uint32_t kMaxAtOnce = 64;  ///< micro-batches
-/// Digits of the fence's holder in the adapters' names: another attempt has others.
+/// Of the run, and of the fence's holder, in the adapters' names: another attempt has another holder.
 constexpr std::size_t kNameDigits = 8;
 
 /// How the servers are asked, as settings of a teacher.
@@ -123,12 +125,30 @@ Result<void> publish(PreparedRun& run, std::uint64_t steps, const StudentSnapsho
     return remove_older(folder, steps, run.rollout->plan.staleness);
 }
 
+/// The beginning of the adapters' names: of this run in all its attempts.
+Result<std::string> name_of_run(FolderFence& fence, const fs::path& folder) {
+    const fs::path file = folder / "name";
+    const Result<std::string> kept = read_text_file(file, kNameDigits);
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    if (kept && kept->size() == kNameDigits && kept->find_first_not_of(kDigits) == std::string::npos) {
+        return "distilld-" + *kept + "-";
+    }
+    const std::string name = random_hex(1);
+    const Result<void> written = fence.commit([&] { return write_file_atomically(file, name); });
+    return written ? Result<std::string>("distilld-" + name + "-") : written.error();
+}
+
 /// What the servers are asked to load before the first step.
-Result<void> write_probe(PreparedRun& run, const RolloutRun& rollout, const StudentSnapshot& snapshot) {
+Result<void> write_probe(PreparedRun& run, RolloutRun& rollout, const StudentSnapshot& snapshot) {
     FolderFence& fence = *run.output_fence();
     if (Result<void> made = make_folders(rollout.folder); !made) {
         return made;
     }
+    Result<std::string> name = name_of_run(fence, rollout.folder);
+    if (!name) {
+        return name.error();
+    }
+    rollout.name = std::move(*name);
     const fs::path first = rollout.folder / "first";
     const auto write = [&](const fs::path& stage) { return write_model(snapshot, stage); };
     if (Result<void> put = put_weights(fence, first, write); !put) {
@@ -215,7 +235,8 @@ asio::awaitable<Result<void>> prepare_rollouts(PreparedRun& run, GraphExecutors 
     RolloutServersOptions options;
     options.plan = rollout->plan;
     options.whole = !run.spec.student.lora;
-    options.name = "distilld-" + run.output_fence()->holder().substr(0, kNameDigits);
+    options.name_of_run = rollout->name;
+    options.name = rollout->name + run.output_fence()->holder().substr(0, kNameDigits);
     options.folder = rollout->folder;
     const TokenBatch first = run.dataset->batch(0, {0});
     options.probe_prompt.assign(first.input_ids.begin(), first.input_ids.begin() + first.lengths.front());

@@ -20,7 +20,8 @@ struct PreparedRun;
 /// What a job with /rollout trains with.
 struct RolloutRun {
     RolloutPlan plan;
-    std::filesystem::path folder;        ///< of the adapters
+    std::filesystem::path folder;        ///< of the weights for the servers
+    std::string name;                    ///< the beginning of their names there
     std::shared_ptr<KeptRollouts> kept;  ///< null: rollout.keep is false
     std::unique_ptr<TeacherSource> servers;
     TeacherInfo info;
