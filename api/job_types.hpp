@@ -98,8 +98,8 @@ struct Job {
     std::string asked_json;
 };
 
-enum class EventType { message, metrics, state, checkpoint, evaluation, figures };
-BOOST_DESCRIBE_ENUM(EventType, message, metrics, state, checkpoint, evaluation, figures)
+enum class EventType { message, metrics, state, checkpoint, evaluation, figures, rollout };
+BOOST_DESCRIBE_ENUM(EventType, message, metrics, state, checkpoint, evaluation, figures, rollout)
 
 /// One line of a job's history. Sequences count from 1 within a job, without gaps unless old metrics were dropped.
 struct JobEvent {

@@ -41,7 +41,9 @@ BOOST_DESCRIBE_STRUCT(TeacherCounters, (),
 
 BOOST_DESCRIBE_STRUCT(HeadFetchCounters, (), (bytes, seconds))
 
-BOOST_DESCRIBE_STRUCT(RolloutCounters, (), (answers, tokens, cut, mean_length, entropy))
+BOOST_DESCRIBE_STRUCT(AnswersOfLength, (), (up_to, answers))
+
+BOOST_DESCRIBE_STRUCT(RolloutCounters, (), (answers, tokens, cut, mean_length, entropy, lengths, reverse_kl))
 
 BOOST_DESCRIBE_STRUCT(AlignmentCounters, (), (positions, aligned, mapped_mass))
 
@@ -64,6 +66,10 @@ BOOST_DESCRIBE_STRUCT(SampledText, (), (prompt, text))
 
 BOOST_DESCRIBE_STRUCT(EvaluationEvent, (),
                       (step, loss, tokens, kl, top1_agreement, acceptance_rate, samples, of_samples))
+
+BOOST_DESCRIBE_STRUCT(SampledAnswer, (), (prompt, text, tokens, cut, log_probability))
+
+BOOST_DESCRIBE_STRUCT(RolloutEvent, (), (step, version, samples))
 
 BOOST_DESCRIBE_STRUCT(FiguresEvent, (), (step, figures, seconds, problem))
 

@@ -11,6 +11,7 @@
 
 #include "base/type_table.hpp"
 #include "pipeline/core/duration_counts.hpp"
+#include "pipeline/core/rollout/answer_lengths.hpp"
 
 namespace distilld {
 
@@ -113,6 +114,10 @@ struct RolloutCounters {
     std::uint64_t cut = 0;   ///< answers that ended at rollout.max_tokens
     double mean_length = 0;  ///< tokens of an answer
     double entropy = 0;      ///< mean −log p of the tokens that it drew, in nats
+    std::vector<AnswersOfLength> lengths{};
+    /// Of the step: mean KL(student ‖ teacher) at its answers' tokens, in nats. Only where the loss is that, at
+    /// training.beta 1 and temperature 1; with a top-k teacher, over its k tokens and all others as one.
+    std::optional<double> reverse_kl{};
 };
 
 /// Requests to one endpoint with one result, by the time from sending to the last byte of the answer.
@@ -249,6 +254,22 @@ struct EvaluationEvent {
     bool of_samples = false;             ///< as ProgressEvent::of_samples
 };
 
+/// One of the student's answers to the prompts of a job with rollouts.
+struct SampledAnswer {
+    std::string prompt;
+    std::string text;
+    std::uint64_t tokens = 0;
+    bool cut = false;            ///< ended at rollout.max_tokens
+    double log_probability = 0;  ///< mean of its tokens' at temperature 1, in nats
+};
+
+/// Some of the answers that the student trains on in a step.
+struct RolloutEvent {
+    std::uint64_t step = 0;     ///< ProgressEvent::step once it has
+    std::uint64_t version = 0;  ///< steps after which the weights wrote them
+    std::vector<SampledAnswer> samples{};
+};
+
 /// What eval.command says about the student after a step.
 struct FiguresEvent {
     std::uint64_t step = 0;
@@ -308,11 +329,17 @@ struct EventRow {
 
 /// The events by name. To add one: its struct above, its fields in event_fields.hpp, its row here.
 inline constexpr std::tuple kWorkerEvents{
-    EventRow<StartedEvent>{"started"},           EventRow<ProgressEvent>{"progress"},
-    EventRow<EvaluationEvent>{"evaluation"},     EventRow<FiguresEvent>{"figures"},
-    EventRow<CheckpointEvent>{"checkpoint"},     EventRow<LogEvent>{"log"},
-    EventRow<WaitingEvent>{"waiting"},           EventRow<FinishedEvent>{"finished", true},
-    EventRow<CancelledEvent>{"cancelled", true}, EventRow<FailedEvent>{"failed", true},
+    EventRow<StartedEvent>{"started"},
+    EventRow<ProgressEvent>{"progress"},
+    EventRow<EvaluationEvent>{"evaluation"},
+    EventRow<FiguresEvent>{"figures"},
+    EventRow<RolloutEvent>{"rollout"},
+    EventRow<CheckpointEvent>{"checkpoint"},
+    EventRow<LogEvent>{"log"},
+    EventRow<WaitingEvent>{"waiting"},
+    EventRow<FinishedEvent>{"finished", true},
+    EventRow<CancelledEvent>{"cancelled", true},
+    EventRow<FailedEvent>{"failed", true},
 };
 using WorkerEvent = VariantOf<kWorkerEvents>;
 

@@ -16,6 +16,7 @@
 #include "pipeline/core/student_snapshot.hpp"
 #include "pipeline/core/worker_events.hpp"
 #include "pipeline/data/dataset.hpp"
+#include "pipeline/graph/rollout/shown_answers.hpp"
 #include "pipeline/graph/steady_time.hpp"
 #include "pipeline/graph/student.hpp"
 #include "pipeline/graph/teacher/teacher_stage.hpp"
@@ -66,6 +67,7 @@ struct RolloutOptions {
     std::function<Result<void>(std::uint64_t steps, const StudentSnapshot&)> publish;
     /// Keeps the answers before the student trains on them. Likewise. May be empty.
     std::function<Result<void>(const RolloutStep&)> keep;
+    TextOfIds text{};  ///< for the answers that are shown. Staging executor
 };
 
 struct GraphOptions {

@@ -121,6 +121,10 @@ void RecorderStage::report(const FinishedStep& finished) {
     event.nonfinite_steps = nonfinite_.total();
     meter_.fill(event);
     fill(event);
+    const TrainingSpec& training = options_.training;
+    if (event.rollout && training.beta == 1 && training.temperature == 1 && training.kd_ratio > 0) {
+        event.rollout->reverse_kl = event.kd_loss;
+    }
     event.ranks = finished.ranks;
     ProgressMeter::share_rate(event);
     outcome_.last = event;

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <boost/asio/this_coro.hpp>
 #include <exception>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "pipeline/async/run_on.hpp"
+#include "pipeline/core/rollout/answer_lengths.hpp"
 #include "pipeline/core/stage.hpp"
 #include "pipeline/core/teacher_name.hpp"
 #include "pipeline/graph/thrown_by.hpp"
@@ -39,6 +41,7 @@ std::vector<GraphTeacher> writers_of(const GraphOptions& options, const GraphHoo
 struct GradedStep {
     std::vector<PlannedBatch> batches;
     RolloutStep answers;
+    std::optional<RolloutEvent> shown{};
 };
 
 /// The dataset's rows in place of the prompts that have no answers.
@@ -87,6 +90,7 @@ RolloutStage::RolloutStage(const GraphExecutors& executors, Student& student, Op
       plan_(plan),
       teacher_(teacher),
       options_(*options.rollout),
+      on_event_(hooks.on_event),
       steps_(options.steps),
       first_step_(options.first_step),
       total_steps_(options.total_steps),
@@ -136,7 +140,14 @@ asio::awaitable<bool> RolloutStage::collect_step(std::uint64_t step) {
         writers_.on_trained(n);
         asked.push_back(std::move(*batch));
     }
-    auto grade = [this, step, moved = std::move(asked)] { return graded_step(moved, step, options_); };
+    auto grade = [this, step, moved = std::move(asked)] {
+        GradedStep graded = graded_step(moved, step, options_);
+        if (on_event_ && shows_answers(step + 1) && !wants_no_answer(*moved.front().tokens)) {
+            graded.shown = shown_answers(step + 1, *moved.front().tokens, graded.answers.answers.front(),
+                                         options_.max_tokens, options_.text);
+        }
+        return graded;
+    };
     GradedStep graded = co_await run_on(executors_.staging, std::move(grade));
     count(graded.answers);
     if (options_.keep) {
@@ -150,6 +161,9 @@ asio::awaitable<bool> RolloutStage::collect_step(std::uint64_t step) {
             co_return false;
         }
     }
+    if (graded.shown) {
+        on_event_(*graded.shown);
+    }
     for (PlannedBatch& planned : graded.batches) {
         plan_.keep(std::move(planned));
     }
@@ -159,8 +173,12 @@ asio::awaitable<bool> RolloutStage::collect_step(std::uint64_t step) {
 void RolloutStage::count(const RolloutStep& step) {
     for (const KeptAnswers& batch : step.answers) {
         for (const Rollout& answer : batch.answers) {
-            counters_.answers += answer.ids.empty() ? 0 : 1;
+            if (answer.ids.empty()) {
+                continue;
+            }
+            ++counters_.answers;
             counters_.tokens += answer.ids.size();
+            count_length(counters_.lengths, answer.ids.size());
             counters_.cut += answer.ids.size() == options_.max_tokens ? 1 : 0;
             for (const float log_probability : answer.log_probabilities) {
                 surprise_ -= log_probability;

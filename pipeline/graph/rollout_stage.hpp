@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -65,6 +66,7 @@ class RolloutStage {
     PlanStage& plan_;
     TeacherStage& teacher_;
     RolloutOptions options_;
+    std::function<void(const WorkerEvent&)> on_event_;
     StepPlan steps_;
     std::uint64_t first_step_;
     std::uint64_t total_steps_;

@@ -75,6 +75,22 @@ std::string rate_figure(const ProgressEvent& last) {
            "\n";
 }
 
+std::string rollout_figures(const ProgressEvent& last, const RolloutCounters& rollout) {
+    std::uint64_t graded = 0;
+    for (const EndpointCounters& endpoint : last.fetch.endpoints) {
+        graded += endpoint.tokens;
+    }
+    const auto per_second = [&last](std::uint64_t tokens) {
+        return count_text(last.seconds_elapsed > 0 ? static_cast<double>(tokens) / last.seconds_elapsed : 0);
+    };
+    return "  rollout         " + count_text(static_cast<double>(rollout.answers)) + " answers of " +
+           formatted("%.1f", rollout.mean_length) + " tokens, " + std::to_string(rollout.cut) +
+           " cut at max_tokens, entropy " + formatted("%.2f nats", rollout.entropy) +
+           (rollout.reverse_kl ? formatted(", reverse KL %.4f nats", *rollout.reverse_kl) : "") +
+           "\n    tokens/s      " + per_second(rollout.tokens) + " written, " + per_second(graded) + " graded, " +
+           per_second(last.tokens) + " trained on\n";
+}
+
 /// On one line, whatever the student generates.
 std::string quoted(const std::string& text) {
     std::string shown = "\"";
@@ -259,10 +275,7 @@ std::string summary(const FinishedEvent& finished) {
         text += last.fetch.store ? store_figures(last.fetch) : teacher_figures(last.fetch);
     }
     if (last.rollout) {
-        const RolloutCounters& rollout = *last.rollout;
-        text += "  rollout         " + count_text(static_cast<double>(rollout.answers)) + " answers of " +
-                formatted("%.1f", rollout.mean_length) + " tokens, " + std::to_string(rollout.cut) +
-                " cut at max_tokens, entropy " + formatted("%.2f nats", rollout.entropy) + "\n";
+        text += rollout_figures(last, *last.rollout);
     }
     if (!last.bottleneck.empty()) {
         text += "  bottleneck      " + last.bottleneck + "\n";
@@ -352,6 +365,11 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
         }
     } else if (const auto* figures = std::get_if<FiguresEvent>(&event)) {
         line(figures_line(*figures));
+    } else if (const auto* rollout = std::get_if<RolloutEvent>(&event)) {
+        for (const SampledAnswer& sample : rollout->samples) {
+            line("step " + std::to_string(rollout->step) + " rollout " + quoted(sample.prompt) + " → " +
+                 quoted(sample.text) + (sample.cut ? ", cut" : ""));
+        }
     } else if (const auto* checkpoint = std::get_if<CheckpointEvent>(&event)) {
         line("step " + std::to_string(checkpoint->step) + " checkpoint " + checkpoint->folder);
     } else if (const auto* log = std::get_if<LogEvent>(&event)) {

@@ -89,6 +89,7 @@ class Metrics {
         }
     }
     void add_record(const StartedEvent& /*record*/) {}
+    void add_record(const RolloutEvent& /*record*/) {}
     void add_record(const SpanRecord& /*record*/) {}
 
     void metric(std::string_view key, std::uint64_t step, double value) {

@@ -31,6 +31,7 @@ struct Maker {
     std::optional<Record> operator()(const ProgressEvent& event) const { return Record(figures_of(event)); }
     std::optional<Record> operator()(const EvaluationEvent& event) const { return Record(event); }
     std::optional<Record> operator()(const FiguresEvent& event) const { return Record(event); }
+    std::optional<Record> operator()(const RolloutEvent& event) const { return Record(event); }
     std::optional<Record> operator()(const CheckpointEvent& event) const { return Record(event); }
     std::optional<Record> operator()(const FinishedEvent& event) const {
         EndRecord record;
@@ -64,6 +65,7 @@ struct Kind {
     std::string_view operator()(const StepRecord& /*record*/) const { return "step"; }
     std::string_view operator()(const EvaluationEvent& /*record*/) const { return "evaluation"; }
     std::string_view operator()(const FiguresEvent& /*record*/) const { return "figures"; }
+    std::string_view operator()(const RolloutEvent& /*record*/) const { return "rollout"; }
     std::string_view operator()(const CheckpointEvent& /*record*/) const { return "checkpoint"; }
     std::string_view operator()(const EndRecord& record) const {
         return kEnds[static_cast<std::size_t>(record.status)];

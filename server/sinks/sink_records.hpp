@@ -53,8 +53,8 @@ struct SpanRecord {
     std::uint64_t number = 0;  ///< of the micro-batch; of the step from the optimizer on
 };
 
-using Record =
-    std::variant<StartedEvent, StepRecord, EvaluationEvent, FiguresEvent, CheckpointEvent, EndRecord, SpanRecord>;
+using Record = std::variant<StartedEvent, StepRecord, EvaluationEvent, FiguresEvent, RolloutEvent, CheckpointEvent,
+                            EndRecord, SpanRecord>;
 
 struct SinkItem {
     std::chrono::system_clock::time_point at;
@@ -64,7 +64,7 @@ struct SinkItem {
 /// The record of an event; nullopt if it has no metrics of the run. `last_step` is the step of a failure.
 [[nodiscard]] std::optional<Record> make_record(const WorkerEvent& event, std::uint64_t last_step);
 
-/// started, step, evaluation, figures, checkpoint or span; for an end finished, cancelled or failed.
+/// started, step, evaluation, figures, rollout, checkpoint or span; for an end finished, cancelled or failed.
 [[nodiscard]] std::string_view kind_of(const Record& record);
 
 [[nodiscard]] inline std::int64_t unix_milliseconds(std::chrono::system_clock::time_point at) {

@@ -100,12 +100,9 @@ class TensorboardSink final : public FileSink {
             values.push_back({"eval/acceptance_rate", *record.acceptance_rate});
         }
         scalars(record.step, values, bytes);
-        for (std::size_t i = 0; i < record.samples.size(); ++i) {
-            const SampledText& sample = record.samples[i];
-            bytes += tfrecord(tensorboard_text(at_, record.step, "samples/" + std::to_string(i),
-                                               sample.prompt + " → " + sample.text));
-        }
+        texts("samples/", record, bytes);
     }
+    void add(const RolloutEvent& record, std::string& bytes) const { texts("rollouts/", record, bytes); }
     void add(const FiguresEvent& record, std::string& bytes) const {
         std::vector<TensorboardScalar> values;
         for (const auto& [name, value] : record.figures) {
@@ -129,6 +126,13 @@ class TensorboardSink final : public FileSink {
     void add(const StartedEvent& /*record*/, std::string& /*bytes*/) const {}
     void add(const SpanRecord& /*record*/, std::string& /*bytes*/) const {}
 
+    template <class Samples>
+    void texts(const std::string& below, const Samples& record, std::string& bytes) const {
+        for (std::size_t i = 0; i < record.samples.size(); ++i) {
+            bytes += tfrecord(tensorboard_text(at_, record.step, below + std::to_string(i),
+                                               record.samples[i].prompt + " → " + record.samples[i].text));
+        }
+    }
     void scalars(std::uint64_t step, const std::vector<TensorboardScalar>& values, std::string& bytes) const {
         bytes += tfrecord(tensorboard_scalars(at_, step, values));
     }

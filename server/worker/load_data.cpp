@@ -187,6 +187,7 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
     }
     ExportTokenizer exported = settle_tokenizer(run, *choice);
     const std::shared_ptr<const Tokenizer> tokenizer = std::move(choice->tokenizer);
+    run.shown_with = run.dataset->has_text() || !choice->folder.empty() ? tokenizer : nullptr;
     Result<TextSamples> texts = make_text_samples(spec, tokenizer, choice->refusal, run.student->vocabulary_size());
     if (!texts) {
         return texts.error();

@@ -46,6 +46,7 @@ struct PreparedRun {
     std::string tokenizer_hash;                  ///< of the tokenizer that read text; empty: no text
     TokenizerSigns tokenizer_signs;              ///< of the student's, for its teachers
     std::shared_ptr<const TeacherTokenizer> teacher_tokenizer{};  ///< null: the teachers have the student's
+    std::shared_ptr<const Tokenizer> shown_with{};                ///< reads answers that are shown; null: none
     std::vector<FolderFence> fences;                   ///< of output, and of the checkpoints if it is another folder
     std::shared_ptr<const MixedDataset> mixed{};       ///< the dataset, if its rows name their teachers
     std::shared_ptr<const MixedDataset> mixed_eval{};  ///< the held-out set, if its rows name their teachers

@@ -59,6 +59,10 @@ double cut_share(const RolloutCounters& rollout) {
     return rollout.answers == 0 ? 0 : static_cast<double>(rollout.cut) / static_cast<double>(rollout.answers);
 }
 
+Histogram answer_lengths(const RolloutCounters& rollout) {
+    return Histogram(kAnswerLengthBounds, counts_by_bound(rollout.lengths), static_cast<double>(rollout.tokens));
+}
+
 double aligned_share(const AlignmentCounters& alignment) {
     return alignment.positions == 0 ? 0
                                     : static_cast<double>(alignment.aligned) / static_cast<double>(alignment.positions);
@@ -122,6 +126,12 @@ std::vector<MetricRow<JobRun>> teacher_metric_rows() {
             of_rollout(&RolloutCounters::mean_length)),
         Row("distilld_job_rollout_entropy_nats", "Mean negative log-probability of the tokens that the student drew.",
             gauge, {"job_id"}, of_rollout(&RolloutCounters::entropy)),
+        Row("distilld_job_rollout_answer_tokens", "Length of the answers, in tokens.", histogram, {"job_id"},
+            of_rollout(answer_lengths)),
+        Row("distilld_job_rollout_reverse_kl_nats",
+            "Mean KL(student ‖ teacher) of the newest step at the tokens of the answers; only with training.beta 1 and "
+            "temperature 1.",
+            gauge, {"job_id"}, of_rollout(&RolloutCounters::reverse_kl)),
         Row("distilld_teacher_endpoint_in_flight", "Requests of an active job in flight to one endpoint.", gauge,
             {"endpoint", "job_id"}, by_endpoint(&EndpointCounters::in_flight)),
         Row("distilld_teacher_endpoint_limit", "Limit of requests of an active job in flight to one endpoint.", gauge,

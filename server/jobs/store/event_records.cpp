@@ -72,6 +72,12 @@ Headline headline(const FiguresEvent& event) {
     return line;
 }
 
+Headline headline(const RolloutEvent& event) {
+    return {"step " + std::to_string(event.step) + ", answers of the student after " + std::to_string(event.version) +
+                (event.version == 1 ? " step" : " steps"),
+            api::EventType::rollout};
+}
+
 Headline headline(const CheckpointEvent& event) {
     return {"checkpoint of step " + std::to_string(event.step) + " in " + event.folder, api::EventType::checkpoint};
 }

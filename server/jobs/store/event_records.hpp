@@ -26,6 +26,7 @@ Headline headline(const StartedEvent& event);
 Headline headline(const ProgressEvent& event);
 Headline headline(const EvaluationEvent& event);
 Headline headline(const FiguresEvent& event);
+Headline headline(const RolloutEvent& event);
 Headline headline(const CheckpointEvent& event);
 Headline headline(const LogEvent& event);
 Headline headline(const WaitingEvent& event);

@@ -283,6 +283,11 @@ RolloutOptions rollout_options(PreparedRun& run, std::uint32_t decode_threads) {
     options.plan = rollout.plan;
     options.max_tokens = spec.max_tokens;
     options.dataset = run.stand_ins;
+    if (run.shown_with) {
+        options.text = [tokenizer = run.shown_with](const std::vector<std::int32_t>& ids) {
+            return tokenizer->decode(ids);
+        };
+    }
     if (spec.replay.empty()) {
         options.publish = [&run](std::uint64_t steps, const StudentSnapshot& snapshot) {
             return publish(run, steps, snapshot);

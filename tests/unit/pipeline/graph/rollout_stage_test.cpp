@@ -105,6 +105,16 @@ class RolloutStageTest : public test::TrainingGraphTest {
         return run(&teacher_);
     }
 
+    static std::vector<RolloutEvent> shown_of(const test::Outcome& outcome) {
+        std::vector<RolloutEvent> shown;
+        for (const WorkerEvent& event : outcome.events) {
+            if (const auto* one = std::get_if<RolloutEvent>(&event)) {
+                shown.push_back(*one);
+            }
+        }
+        return shown;
+    }
+
     FakeWriter writer_;
     double lmbda_ = 1;
     bool publishes_ = true;
@@ -139,6 +149,17 @@ TEST_F(RolloutStageTest, EachStepIsWrittenByTheWeightsOfExactlyKStepsBefore) {
             EXPECT_EQ((*outcome.outcome)->last.rollout->answers, 30U);
             EXPECT_EQ((*outcome.outcome)->last.rollout->cut, 30U);
             EXPECT_EQ((*outcome.outcome)->last.rollout->entropy, 0.5);
+            ASSERT_EQ((*outcome.outcome)->last.rollout->lengths.size(), 1U);
+            EXPECT_EQ((*outcome.outcome)->last.rollout->lengths[0].answers, 30U);
+            const auto shown = shown_of(outcome);
+            ASSERT_EQ(shown.size(), 5U);
+            for (std::uint64_t step = 1; step <= 5; ++step) {
+                const RolloutEvent& event = shown[step - 1];
+                EXPECT_EQ(event.step, step);
+                EXPECT_EQ(event.version, kept_[step - 1].answers.front().version);
+                ASSERT_EQ(event.samples.size(), 2U);
+                EXPECT_EQ(event.samples[1].text, std::to_string(kept_[step - 1].answers[0].answers[1].ids[0]));
+            }
             EXPECT_EQ((*outcome.outcome)->last.stages[1].stage, "rollout");
         }
     }
@@ -197,6 +218,17 @@ TEST_F(RolloutStageTest, ARunGoesOnWithTheVersionsOfItsSteps) {
     EXPECT_EQ(training_log(), expected_log(2, 5, 3));
     EXPECT_THAT(writer_.published, ElementsAre(0, 1, 2, 3, 4));
     EXPECT_EQ(kept_.front().answers.front().version, 0U);
+}
+
+TEST_F(RolloutStageTest, TheLossIsTheReverseKlWhereItIs) {
+    const auto reverse_kl = [this] { return (*run_with(0).outcome)->last.rollout->reverse_kl; };
+    options_.training.beta = 1;
+    EXPECT_TRUE(reverse_kl().has_value());
+    options_.training.temperature = 2;
+    EXPECT_FALSE(reverse_kl().has_value());
+    options_.training.temperature = 1;
+    options_.training.beta = 0.5;
+    EXPECT_FALSE(reverse_kl().has_value());
 }
 
 TEST_F(RolloutStageTest, AFailureEndsTheRun) {

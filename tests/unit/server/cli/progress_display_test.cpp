@@ -177,6 +177,7 @@ TEST_F(Display, SaysWhatIsTrained) {
     display.show(EvaluationEvent{60, 1.25, 10, 0.5, 0.75, 0.8, {{"Once\nupon", " a \"time\"\x01"}}}, at(0));
     display.show(FiguresEvent{60, {{"acc", 0.5}, {"b", 3}}, 2}, at(0));
     display.show(FiguresEvent{70, {}, 2, "it failed"}, at(0));
+    display.show(RolloutEvent{71, 70, {{"Once\nupon", " a time", 3, true}, {"The", " end", 2, false}}}, at(0));
     display.show(CheckpointEvent{50, "cp", 1}, at(0));
     EXPECT_THAT(
         written_,
@@ -187,7 +188,24 @@ TEST_F(Display, SaysWhatIsTrained) {
             "step 60 held-out cross entropy 1.2500 nats/token, KL to the teacher 0.5000, top-1 agreement 75.0%, "
             "acceptance as a draft 80.0% (3.4 tokens per teacher pass with 4 drafted)\n",
             "  \"Once\\nupon\" → \" a \\\"time\\\" \"\n", "step 60 eval.command acc 0.5, b 3\n",
-            "step 70 eval.command: it failed\n", "step 50 checkpoint cp\n"));
+            "step 70 eval.command: it failed\n", "step 71 rollout \"Once\\nupon\" → \" a time\", cut\n",
+            "step 71 rollout \"The\" → \" end\"\n", "step 50 checkpoint cp\n"));
+}
+
+TEST(ProgressText, SummarySaysWhatTheStudentHasWritten) {
+    FinishedEvent finished;
+    finished.last = progress(100);
+    EXPECT_THAT(summary(finished), Not(HasSubstr("  rollout  ")));
+    finished.last.tokens = 9000;
+    finished.last.seconds_elapsed = 2;
+    finished.last.fetch.endpoints.resize(2);
+    finished.last.fetch.endpoints[0].tokens = 50;
+    finished.last.fetch.endpoints[1].tokens = 30;
+    finished.last.rollout = RolloutCounters{8, 40, 2, 5, 1.5};
+    EXPECT_THAT(summary(finished), HasSubstr("  rollout         8 answers of 5.0 tokens, 2 cut at max_tokens, entropy "
+                                             "1.50 nats\n    tokens/s      20 written, 40 graded, 4.5k trained on\n"));
+    finished.last.rollout->reverse_kl = 0.25;
+    EXPECT_THAT(summary(finished), HasSubstr("entropy 1.50 nats, reverse KL 0.2500 nats\n"));
 }
 
 TEST(RankLines, SayWhoWaits) {

@@ -64,6 +64,12 @@ TEST(EventRecords, HoldTheFieldsOfTheOtherEvents) {
               R"({"sequence":0,"object":"job.event","created_at":"","level":"warn","type":"figures",)"
               R"("message":"step 7, eval.command: it exited with code 3",)"
               R"("data":{"step":7,"figures":{},"seconds":2.5,"problem":"it exited with code 3"}})");
+    EXPECT_EQ(as_text(record_of(RolloutEvent{7, 6, {{"Once", " upon", 2, true, -0.5}}})),
+              R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"rollout",)"
+              R"("message":"step 7, answers of the student after 6 steps",)"
+              R"("data":{"step":7,"version":6,"samples":[{"prompt":"Once","text":" upon","tokens":2,"cut":true,)"
+              R"("log_probability":-0.5}]}})");
+    EXPECT_EQ(record_of(RolloutEvent{2, 1}).message, "step 2, answers of the student after 1 step");
     FiguresEvent many{1};
     for (const char letter : std::string("abcdefghi")) {
         many.figures[std::string(1, letter)] = 1;

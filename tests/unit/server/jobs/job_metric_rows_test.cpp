@@ -129,7 +129,7 @@ TEST(JobMetricRows, WhatAStudentWritesIsShown) {
     metrics->progress("j", event);
     EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_job_rollout_tokens_total{"))) << "there are no rollouts";
     event.step = 2;
-    event.rollout = RolloutCounters{8, 40, 2, 5, 1.5};
+    event.rollout = RolloutCounters{8, 40, 2, 5, 1.5, {{4, 6}, {12, 2}}};
     metrics->progress("j", event);
     const auto text = metrics->text();
     const auto of = [&text](const std::string& name) {
@@ -140,6 +140,19 @@ TEST(JobMetricRows, WhatAStudentWritesIsShown) {
     EXPECT_EQ(of("cut_ratio"), 0.25);
     EXPECT_EQ(of("mean_tokens"), 5);
     EXPECT_EQ(of("entropy_nats"), 1.5);
+    const auto up_to = [&text](const std::string& bound) {
+        return sample(text, R"(distilld_job_rollout_answer_tokens_bucket{job_id="j",le=")" + bound + R"("})");
+    };
+    EXPECT_EQ(up_to("2"), 0);
+    EXPECT_EQ(up_to("4"), 6);
+    EXPECT_EQ(up_to("8"), 6);
+    EXPECT_EQ(up_to("12"), 8);
+    EXPECT_EQ(of("answer_tokens_sum"), 40);
+    EXPECT_THAT(text, Not(HasSubstr("distilld_job_rollout_reverse_kl_nats{"))) << "the loss is another";
+    event.step = 3;
+    event.rollout->reverse_kl = 0.25;
+    metrics->progress("j", event);
+    EXPECT_EQ(sample(metrics->text(), R"(distilld_job_rollout_reverse_kl_nats{job_id="j"})"), 0.25);
 }
 
 TEST(JobMetricRows, EachOfSeveralRanksIsShownForItself) {

@@ -53,11 +53,12 @@ TEST_F(JsonlSink, WritesALineForEachRecord) {
     test::SinkProbe sink(make_jsonl_sink, context());
     StepRecord odd = step(2, std::numeric_limits<double>::quiet_NaN());
     sink.write({item(started()), item(step(1), 0.25), item(odd), item(EvaluationEvent{2, 0.5, 30}),
-                item(FiguresEvent{1, {{"acc", 0.5}}, 3}), item(CheckpointEvent{2, "/out/checkpoints/step-2", 0.125})})
+                item(FiguresEvent{1, {{"acc", 0.5}}, 3}), item(RolloutEvent{2, 1}),
+                item(CheckpointEvent{2, "/out/checkpoints/step-2", 0.125})})
         .value();
     sink.write({item(test::ended(EndRecord::Status::finished, 2))}).value();
-    EXPECT_THAT(lines(), ElementsAre("started 0", "step 1", "step 2", "evaluation 2", "figures 1", "checkpoint 2",
-                                     "finished 2"));
+    EXPECT_THAT(lines(), ElementsAre("started 0", "step 1", "step 2", "evaluation 2", "figures 1", "rollout 2",
+                                     "checkpoint 2", "finished 2"));
     std::ifstream in(file_);
     std::string first;
     std::string second;

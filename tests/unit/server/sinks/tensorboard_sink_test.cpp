@@ -86,6 +86,17 @@ TEST(TensorboardSink, FiguresOfAProgramAreScalarsByTheirNames) {
     EXPECT_THAT(test::read_bytes(entry.path()), AllOf(HasSubstr("figures/" + name), HasSubstr("figures/b")));
 }
 
+TEST(TensorboardSink, AnswersOfTheStudentAreTexts) {
+    const test::TemporaryFolder folder;
+    SinkContext context = test::context_of("/out");
+    context.spec.metrics.tensorboard_dir = (folder / "board").string();
+    test::SinkProbe sink(make_tensorboard_sink, context);
+    sink.write({item(started()), item(RolloutEvent{7, 6, {{"Once", " upon"}, {"The", " end"}}})}).value();
+    const auto entry = *std::filesystem::directory_iterator(folder / "board");
+    EXPECT_THAT(test::read_bytes(entry.path()),
+                AllOf(HasSubstr("rollouts/0"), HasSubstr("Once →  upon"), HasSubstr("rollouts/1")));
+}
+
 TEST(TensorboardSink, AFolderThatCannotBeIsAnErrorThatNamesTheField) {
     const test::TemporaryFolder folder;
     SinkContext context = test::context_of("/out");
