@@ -19,7 +19,7 @@ function(distilld_page_source result)
     endforeach()
     set(names api.js bundle.mjs chart.js compare_view.js dom.js endpoints.js format.js index.html job_curves.js
         job_head.js job_history.js job_result.js job_view.js jobs.css jobs_view.js losses.js main.js package-lock.json
-        nodes_view.js ranks.js series.js spec_check.js
+        nodes_view.js ranks.js rollouts.js series.js spec_check.js
         spec_doc.js spec_form.js sse.js stage_graph.js stages.js stream.js style.css submit.css
         submit_view.js timing.js verbs.js)
     list(TRANSFORM names PREPEND ${CMAKE_SOURCE_DIR}/web/)

@@ -4,6 +4,7 @@ import { jobPath, messageOf, send } from "./api.js";
 import { announce, h, setAttribute, setHidden, setText } from "./dom.js";
 import { duration, lossName, moment, number, rate, share, whole } from "./format.js";
 import { makeState } from "./jobs_view.js";
+import { rolloutFacts } from "./rollouts.js";
 import { generates, verbsOf } from "./verbs.js";
 
 const lossUnit = (job) => (job.progress?.of_samples ? "" : ", nats/token");
@@ -42,6 +43,7 @@ const FACTS = [
     ["learning rate", (job, progress) => (generates(job) ? null : number(progress.learning_rate))],
     ["time so far", (_, progress) => duration(progress.seconds_elapsed)],
     [(job) => (job.progress?.of_samples ? "samples" : "tokens"), (_, progress) => whole(progress.tokens)],
+    ...rolloutFacts,
     ["arithmetic", (job) => job.dtype ?? null],
     ["created", (job) => moment(job.created_at)],
     ["finished", (job) => (job.finished_at ? moment(job.finished_at) : null)],

@@ -2,7 +2,7 @@
 
 import { ask, getJson, isAbort, jobPath, key, messageOf } from "./api.js";
 import { h, setHidden, setText } from "./dom.js";
-import { whole } from "./format.js";
+import { number, whole } from "./format.js";
 import { generates } from "./verbs.js";
 
 /** A link to a download. One that needs a key is fetched with it first: a link alone cannot send one. */
@@ -85,14 +85,34 @@ export function makeResult(id, signal) {
     };
 }
 
-/** The texts of the newest evaluation that has some. {element, add(event)} */
-export function makeSamples() {
+/** What is shown of an event with samples, by its type. */
+const SAMPLES = {
+    evaluation: {
+        title: "Samples",
+        part: "samples",
+        when: (data) => `What the student says after each prompt, at step ${whole(data.step)}.`,
+        about: () => null,
+    },
+    rollout: {
+        title: "Answers that the student trains on",
+        part: "rollouts",
+        when: (data) => `Some of those of step ${whole(data.step)}, written after ${whole(data.version)} steps.`,
+        about: (one) =>
+            `${whole(one.tokens)} tokens${one.cut ? ", cut at max_tokens" : ""}, ` +
+            `mean log-probability ${number(one.log_probability)}`,
+    },
+};
+
+/** The texts of the newest event of `type` that has some. {element, add(event)} */
+export function makeSamples(type) {
+    const { title, part, when: whenOf, about } = SAMPLES[type];
+    const id = `panel-${part}`;
     const when = h("p", { class: "hint" });
     const list = h("dl", { class: "samples" });
     const element = h(
         "section",
-        { class: "panel", "aria-labelledby": "panel-samples", "data-part": "samples", hidden: true },
-        h("h2", { id: "panel-samples" }, "Samples"),
+        { class: "panel", "aria-labelledby": id, "data-part": part, hidden: true },
+        h("h2", { id }, title),
         when,
         list,
     );
@@ -100,11 +120,17 @@ export function makeSamples() {
     return {
         element,
         add(event) {
-            const samples = event.type === "evaluation" ? (event.data?.samples ?? []) : [];
+            const samples = event.type === type ? (event.data?.samples ?? []) : [];
             if (samples.length === 0 || event.sequence < newest) return;
             newest = event.sequence;
-            setText(when, `What the student says after each prompt, at step ${whole(event.data.step)}.`);
-            list.replaceChildren(...samples.flatMap((one) => [h("dt", {}, one.prompt), h("dd", {}, one.text)]));
+            setText(when, whenOf(event.data));
+            list.replaceChildren(
+                ...samples.flatMap((one) => {
+                    const said = about(one);
+                    const text = [h("dt", {}, one.prompt), h("dd", {}, one.text)];
+                    return said === null ? text : [...text, h("dd", { class: "hint" }, said)];
+                }),
+            );
             setHidden(element, false);
         },
     };

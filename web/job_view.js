@@ -56,8 +56,8 @@ export function makeJobView(id, signal) {
     const endpoints = makeEndpoints();
     const checkpoints = makeCheckpoints();
     const result = makeResult(id, signal);
-    const samples = makeSamples();
-    const events = makeEvents(id, signal, samples.add);
+    const samples = [makeSamples("evaluation"), makeSamples("rollout")];
+    const events = makeEvents(id, signal, (event) => samples.forEach((one) => one.add(event)));
     const spec = specPart();
     let loss;
     const drawCurves = () => curves.show(series, loss);
@@ -69,7 +69,7 @@ export function makeJobView(id, signal) {
         {},
         result.element,
         measured,
-        samples.element,
+        ...samples.map((one) => one.element),
         panel("Teacher", endpoints.element),
         panel("Checkpoints", checkpoints.element),
         panel("Events", live, events.element),

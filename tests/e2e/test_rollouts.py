@@ -147,7 +147,8 @@ def test_a_full_disk_is_waited_for_and_changes_nothing(distilld, spec, tmp_path)
 
 
 def test_a_service_tells_what_the_student_writes(distilld, spec, tmp_path):
-    rest = Rest(distilld.service(tmp_path / "service").url)
+    service = distilld.service(tmp_path / "service")
+    rest = Rest(service.url)
     ended = rest.wait_job(rest.submit(jobs.write_spec(tmp_path / "spec.json", spec).read_bytes()))
     assert ended["state"] == "succeeded", ended
     rollout = ended["progress"]["rollout"]

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { bytes, duration, lossName, moment, number, rate, share } from "../../../web/format.js";
 import { lossesOf } from "../../../web/losses.js";
 import { rankRows } from "../../../web/ranks.js";
+import { lengthOf, rolloutFacts } from "../../../web/rollouts.js";
 import { aligned, SeriesSet, thinned } from "../../../web/series.js";
 import { SseParser } from "../../../web/sse.js";
 import { bottleneckOf, StageHistory } from "../../../web/stages.js";
@@ -197,4 +198,31 @@ test("each rank has a row that says for whom it waits", () => {
     assert.deepEqual(rankRows({ ranks: [{ ...slow, wait_input_seconds: 0.5, wait_ranks_seconds: 0 }] }), [
         ["1", "b", "1.5k tok/s", "9.0 s", "500 ms", "0 ms"],
     ]);
+});
+
+test("what a student writes has figures", () => {
+    const lengths = [
+        { up_to: 4, answers: 5 },
+        { up_to: 8, answers: 4 },
+        { up_to: 64, answers: 1 },
+    ];
+    assert.equal(lengthOf(lengths, 0.5), 4);
+    assert.equal(lengthOf(lengths, 0.51), 8);
+    assert.equal(lengthOf(lengths, 0.9), 8);
+    assert.equal(lengthOf(lengths, 1), 64);
+    assert.equal(lengthOf([], 0.5), undefined);
+    const rollout = { answers: 10, tokens: 60, cut: 1, mean_length: 6, entropy: 1.25, lengths, reverse_kl: null };
+    const progress = { rollout, tokens: 240, seconds_elapsed: 2, fetch: { endpoints: [{ tokens: 100 }, { tokens: 20 }] } };
+    const facts = (of) => rolloutFacts.map(([, textOf]) => textOf({}, of));
+    assert.deepEqual(facts(progress), [
+        "10, 10 % cut",
+        "mean 6, half up to 4, 90 % up to 8",
+        "1.25",
+        null,
+        "30 tok/s, 60 tok/s, 120 tok/s",
+    ]);
+    assert.equal(facts({ ...progress, rollout: { ...rollout, reverse_kl: 0.5 } })[3], "0.5");
+    for (const none of [{}, { rollout: null }, { rollout: { ...rollout, answers: 0 } }]) {
+        assert.deepEqual(facts(none), [null, null, null, null, null]);
+    }
 });
