@@ -9,6 +9,7 @@ _ENDPOINT_LIMIT = (
     f"(distilld_teacher_endpoint_limit{{JOB}} <= {_JOB_LIMIT})"
     f" or (0 * distilld_teacher_endpoint_limit{{JOB}} + {_JOB_LIMIT})"
 )
+_ANSWER_TOKENS = "sum by (job_id, le) (rate(distilld_job_rollout_answer_tokens_bucket{JOB}[RATE]))"
 
 JOB = (
     (
@@ -113,19 +114,29 @@ JOB = (
             plot(
                 "Answers of the student",
                 "short",
-                "With rollouts: the mean length of the student's answers in tokens, the share of those that ended at "
-                "rollout.max_tokens, and the entropy of the tokens that it drew, in nats.",
-                ("distilld_job_rollout_mean_tokens{JOB}", "mean length"),
+                "With rollouts: the share of the student's answers that ended at rollout.max_tokens, the entropy of "
+                "the tokens that it drew, and with training.beta 1 the reverse KL of the newest step, both in nats.",
                 ("distilld_job_rollout_cut_ratio{JOB}", "share cut"),
                 ("distilld_job_rollout_entropy_nats{JOB}", "entropy"),
+                ("distilld_job_rollout_reverse_kl_nats{JOB}", "reverse KL"),
+            ),
+            plot(
+                "Length of the student's answers",
+                "short",
+                "With rollouts: tokens of an answer. Half of the answers have at most the median, nine of ten at most "
+                "the 90th percentile, and the mean is of the whole run.",
+                (f"histogram_quantile(0.5, {_ANSWER_TOKENS})", "median"),
+                (f"histogram_quantile(0.9, {_ANSWER_TOKENS})", "90th percentile"),
+                ("distilld_job_rollout_mean_tokens{JOB}", "mean"),
             ),
             plot(
                 "Tokens that the student writes",
                 "short",
-                "With rollouts: answers and tokens per second that the student writes, and tokens that it trains on "
-                "(with prompts).",
+                "With rollouts: answers and tokens per second that the student writes, and tokens that the teacher "
+                "grades and that the student trains on (both with prompts).",
                 ("rate(distilld_job_rollout_answers_total{JOB}[RATE])", "answers"),
                 ("rate(distilld_job_rollout_tokens_total{JOB}[RATE])", "tokens written"),
+                ("sum by (job_id) (rate(distilld_teacher_endpoint_tokens_total{JOB}[RATE]))", "tokens graded"),
                 ("rate(distilld_job_tokens_total{JOB}[RATE])", "tokens trained on"),
             ),
             plot(

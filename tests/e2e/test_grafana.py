@@ -46,7 +46,7 @@ def on_policy_spec(base, teacher, writer, folder):
         "student": {"model": str(base), "lora": {}, "dtype": "fp32"},
         "teacher": {"endpoints": [teacher], "protocol": "kserve", "top_k": 8},
         "rollout": {"endpoints": [writer], "prompts": str(prompts), "max_prompt_tokens": 8, "max_tokens": 8},
-        "training": {"max_steps": 1_000_000, "threads": 1},
+        "training": {"max_steps": 1_000_000, "threads": 1, "beta": 1.0},
         "output": str(folder / "writing"),
     }
 
