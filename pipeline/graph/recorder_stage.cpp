@@ -122,7 +122,8 @@ void RecorderStage::report(const FinishedStep& finished) {
     meter_.fill(event);
     fill(event);
     const TrainingSpec& training = options_.training;
-    if (event.rollout && training.beta == 1 && training.temperature == 1 && training.kd_ratio > 0) {
+    const bool all_written = options_.rollout && options_.rollout->plan.lmbda == 1;
+    if (event.rollout && all_written && training.beta == 1 && training.temperature == 1 && training.kd_ratio > 0) {
         event.rollout->reverse_kl = event.kd_loss;
     }
     event.ranks = finished.ranks;

@@ -34,7 +34,8 @@ RolloutServer::RolloutServer(asio::any_io_executor io, std::unique_ptr<TeacherEn
       options_(options),
       at_(std::move(endpoint)),
       other_weights_(options.whole ? std::make_shared<std::atomic<bool>>(false) : nullptr),
-      changed_(std::move(io)) {}
+      changed_(io),
+      tidying_(std::move(io)) {}
 
 Result<std::string> RolloutServer::page(std::string_view target) const {
     const EndpointUrl& url = at_->url();
@@ -177,17 +178,23 @@ asio::awaitable<FetchResult<void>> RolloutServer::load(std::uint64_t version) {
         loading_.erase(version);
         changed_.notify();
     });
+    while (tidying_.size() > 0) {
+        co_await tidying_.changed().wait();  // the server must have room
+    }
     asked_for_.insert(version);
     auto loaded = co_await give("v" + std::to_string(version));
     if (!loaded) {
         co_return loaded;
     }
     loaded_.insert(version);
-    while (*asked_for_.begin() + options_.plan.staleness + 2 <= version) {
+    // The student has done `version` steps, so no step needs what the last of them was written with.
+    while (*asked_for_.begin() + options_.plan.staleness < version) {
         const std::uint64_t oldest = *asked_for_.begin();
         asked_for_.erase(oldest);
         loaded_.erase(oldest);
-        co_await take_away("v" + std::to_string(oldest));
+        if (!tidying_.spawn(take_away("v" + std::to_string(oldest)))) {
+            break;  // the run has ended
+        }
     }
     co_return loaded;
 }
@@ -238,6 +245,7 @@ asio::awaitable<FetchResult<EncodedAnswer>> RolloutServer::answer(std::shared_pt
 }
 
 asio::awaitable<void> RolloutServer::settle() {
+    co_await tidying_.join();
     for (const std::uint64_t version : std::exchange(asked_for_, {})) {
         co_await take_away("v" + std::to_string(version));
     }

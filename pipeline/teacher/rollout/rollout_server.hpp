@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "pipeline/async/condition.hpp"
+#include "pipeline/async/task_group.hpp"
 #include "pipeline/core/spec_sections.hpp"
 #include "pipeline/teacher/rollout/rollout_codec.hpp"
 #include "pipeline/teacher/rollout/rollout_servers.hpp"
@@ -70,6 +71,7 @@ class RolloutServer {
     std::set<std::uint64_t> loading_;
     std::set<std::uint64_t> asked_for_;  ///< adapters that it may have, also if the answer was not waited for
     std::uint32_t writing_ = 0;          ///< answers under way
+    TaskGroup tidying_;                  ///< takes adapters away while answers are written; joined by settle()
 };
 
 }  // namespace distilld
