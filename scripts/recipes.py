@@ -138,9 +138,9 @@ class Workshop:
             return [record for record in map(json.loads, file) if record["kind"] == "evaluation"]
 
     @contextlib.contextmanager
-    def served(self, model):
+    def served(self, model, *flags):
         """The address of a teacher on one core."""
-        command = [self.programs / "distilld", "teacher", model, "--listen", "127.0.0.1:0", "--threads", "1"]
+        command = [self.programs / "distilld", "teacher", model, "--listen", "127.0.0.1:0", "--threads", "1", *flags]
         with open(self.folder / f"{model}.log", "w+") as log:
             process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
             try:

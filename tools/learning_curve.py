@@ -145,19 +145,27 @@ def picture(steps, evaluations, beside):
     counted, measured = units(evaluations)
     name, words = ("beside", "held-out loss of the other run") if beside else ("train", "training loss")
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">',
-        f"<style>{STYLE}</style>",
-        *axes.grid(),
         polyline(name, [axes.place(point) for point in first]),
         polyline("held", dots),
         *(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in dots),
         *legend([(name, words), ("held", "held-out loss")] if held else [(name, words)]),
-        f'<text x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">{counted} trained on</text>',
+    ]
+    return framed(axes, parts, f"{counted} trained on", measured)
+
+
+def framed(axes, parts, across, up, style=STYLE):
+    """The picture of these parts, with a grid and the names of both axes."""
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">',
+        f"<style>{style}</style>",
+        *axes.grid(),
+        *parts,
+        f'<text x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">{across}</text>',
         f'<text x="14" y="{HEIGHT / 2:.0f}" text-anchor="middle" transform="rotate(-90 14 {HEIGHT / 2:.0f})">'
-        f"{measured}</text>",
+        f"{up}</text>",
         "</svg>",
     ]
-    return "\n".join(parts) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def table(steps, evaluations):
