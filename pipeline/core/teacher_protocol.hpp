@@ -39,8 +39,8 @@ inline constexpr std::array kRolloutProtocolNames{
 /// How a kind of server takes the student's weights, and is asked for its answers.
 struct RolloutDialect {
     RolloutProtocol protocol;
-    const char* answers;  ///< page; OpenAI's completions, or
-    bool native;          ///< SGLang's own
+    const char* answers;  ///< page that writes them
+    bool native;          ///< it is SGLang's own; false: OpenAI's completions
     const char* load;     ///< pages for adapters
     const char* unload;
     const char* update;  ///< page for whole weights; null: it takes none
