@@ -1,6 +1,6 @@
 """Compares what lm-eval says of a model in transformers (`--model hf`) and behind `distilld teacher` (`--model
-local-completions`): accuracies and generations must be equal, perplexities to a millionth, and log-likelihoods within
-1e-4.
+local-completions`): accuracies and generations must be equal, the logarithms of perplexities to a millionth, and
+log-likelihoods within 1e-4.
 
     scripts/check-lm-eval.sh [FOLDER]
 
@@ -9,6 +9,7 @@ figure; exits with 1 if something differs."""
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import random
@@ -110,6 +111,16 @@ def numbers_of(value):
         return [value]
 
 
+def equal(figure, hf, ours):
+    """Whether two values of a figure are equal, apart from the order in which fp32 sums were taken."""
+    if "perplexity" in figure:
+        # The exponential of a mean log-likelihood multiplies its relative rounding error by that mean.
+        hf, ours = math.log(hf), math.log(ours)
+    elif "bits" not in figure:
+        return hf == ours
+    return abs(hf - ours) <= 1e-6 * abs(hf)
+
+
 def differences(name, hf, ours):
     """Descriptions of the samples that differ."""
     found = []
@@ -159,8 +170,7 @@ def main():
             if not isinstance(value, float):
                 continue
             mine = ours[name][figure]
-            sums = "perplexity" in figure or "bits" in figure
-            same = abs(value - mine) <= 1e-6 * value if sums else value == mine
+            same = equal(figure, value, mine)
             print(f"{name:8} {figure:24} transformers {value:.4f}, distilld {mine:.4f}", flush=True)
             wrong += [] if same else [f"{name}: {figure} differs"]
         wrong += differences(name, hf_samples[name], our_samples[name])
