@@ -6,10 +6,11 @@ HTTP (KServe v2, binary), transformers in its own process: forward, log-softmax 
 once, answer in turn, round by round, and alone; figures are medians over the rounds. The models have random weights.
 
 With --generate N, the work is N tokens behind each row, the likeliest ones: distilld has a request per row, all at
-once, at /v1/completions, transformers one generate() for the batch.
+once, at /v1/completions, transformers one generate() for the batch. --llama-cpp adds llama.cpp's server, which gets
+distilld's requests; it needs the shape 32k, the Python package gguf, and on the first run 10 minutes to be built.
 
     bench/compare_teacher.py [--shape 32k --shape 152k] [--dtype bf16] [--rounds 5] [--threads 2]
-    bench/compare_teacher.py --generate 64 --rows 16 --positions 64
+    bench/compare_teacher.py --generate 64 --rows 16 --positions 64 [--shape 32k --llama-cpp]
 """
 
 import argparse
@@ -18,11 +19,16 @@ import http.client
 import json
 import os
 import pathlib
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
+
+import llama_cpp
 
 # Name: configuration.
 SHAPES = {
@@ -63,6 +69,7 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--top-k", type=int, default=64)
     parser.add_argument("--generate", type=int, default=0, metavar="N", help="tokens behind each row; 0: score")
+    parser.add_argument("--llama-cpp", action="store_true", help="with --generate: llama.cpp's server, too")
     parser.add_argument("--side", help=argparse.SUPPRESS)  # the folder, for the process that has transformers
     return parser.parse_args()
 
@@ -150,6 +157,29 @@ class Distilld:
         self.process.wait()
 
 
+class LlamaCpp(Distilld):
+    def __init__(self, arguments, folder):
+        file = pathlib.Path(folder) / "model.gguf"
+        llama_cpp.write_gguf(pathlib.Path(folder), file, arguments.dtype)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        context = arguments.rows * (arguments.positions + arguments.generate)
+        command = [llama_cpp.server(), "--model", file, "--port", self.address.rsplit(":", 1)[1]]
+        command += ["--threads", arguments.threads, "--parallel", arguments.rows, "--ctx-size", context]
+        self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not self.ready():
+            time.sleep(0.2)
+
+    def ready(self):
+        if self.process.poll() is not None:
+            raise SystemExit(f"compare_teacher: llama-server ended with code {self.process.returncode}")
+        try:
+            return urllib.request.urlopen(f"http://{self.address}/health").status == 200
+        except urllib.error.URLError:
+            return False
+
+
 class Transformers:
     def __init__(self, arguments, folder):
         options = {"dtype": arguments.dtype, "rows": arguments.rows, "positions": arguments.positions}
@@ -171,7 +201,9 @@ class Transformers:
 def compare(arguments, shape):
     with tempfile.TemporaryDirectory() as folder:
         make_model(shape, folder)
-        sides = {"distilld": Distilld(arguments, folder), "transformers": Transformers(arguments, folder)}
+        kinds = {"distilld": Distilld, "transformers": Transformers}
+        kinds |= {"llama.cpp": LlamaCpp} if arguments.llama_cpp else {}
+        sides = {name: kind(arguments, folder) for name, kind in kinds.items()}
         taken = {name: [] for name in sides}
         try:
             for number in range(arguments.rounds + 1):
@@ -183,12 +215,13 @@ def compare(arguments, shape):
                 side.stop()
     rounds = {name: of[1:] for name, of in taken.items()}  # the first one warms up
     positions = arguments.rows * (arguments.generate or arguments.positions)
-    return {
-        "positions_per_second": {name: round(positions / statistics.median(of), 1) for name, of in rounds.items()},
-        "ratio": round(
-            statistics.median(b / a for a, b in zip(rounds["distilld"], rounds["transformers"], strict=True)), 3
-        ),
-    }
+
+    def ratio(other):
+        return round(statistics.median(b / a for a, b in zip(rounds["distilld"], rounds[other], strict=True)), 3)
+
+    rates = {name: round(positions / statistics.median(of), 1) for name, of in rounds.items()}
+    found = {"positions_per_second": rates, "ratio": ratio("transformers")}
+    return found | ({"ratio_llama_cpp": ratio("llama.cpp")} if arguments.llama_cpp else {})
 
 
 def main():
@@ -196,15 +229,22 @@ def main():
     if arguments.side:
         answer_with_transformers(arguments)
         return 0
+    if arguments.llama_cpp and not (arguments.generate and arguments.shape == ["32k"]):
+        print("compare_teacher: --llama-cpp needs --generate and --shape 32k", file=sys.stderr)
+        return 2
     if not pathlib.Path(arguments.program).exists():
         print(f"compare_teacher: {arguments.program} is not there: scripts/build.sh release", file=sys.stderr)
         return 2
     report = {shape: compare(arguments, shape) for shape in arguments.shape or SHAPES}
-    print(f"| {'tokens' if arguments.generate else 'positions'}/s | distilld | transformers | ratio |")
-    print("| --- | --- | --- | --- |")
+    heads = ["tokens/s" if arguments.generate else "positions/s", "distilld", "transformers", "ratio"]
+    heads += ["llama.cpp", "ratio"] if arguments.llama_cpp else []
+    print(f"| {' | '.join(heads)} |")
+    print(f"|{' --- |' * len(heads)}")
     for shape, of in report.items():
-        rates = of["positions_per_second"]
-        print(f"| {shape} | {rates['distilld']:,.0f} | {rates['transformers']:,.0f} | {of['ratio']:.2f} |")
+        ours, theirs, *more = (f"{rate:,.0f}" for rate in of["positions_per_second"].values())
+        ratio = f"{of['ratio']:.2f}"
+        more += [f"{of['ratio_llama_cpp']:.2f}"] if more else []
+        print(f"| {' | '.join([shape, ours, theirs, ratio, *more])} |")
     options = {name: getattr(arguments, name) for name in ("dtype", "threads", "rounds", "rows", "positions")}
     options |= {"generate": arguments.generate} if arguments.generate else {"top_k": arguments.top_k}
     print(json.dumps({**options, "shapes": report}))

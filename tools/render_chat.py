@@ -13,6 +13,9 @@ has vLLM's /tokenize (needs nothing). Files ending in .gz and .zst are packed, t
     python3 tools/render_chat.py --tokenizer models/student chat.jsonl chat.ids.jsonl
     python3 tools/render_chat.py --tokenize-url http://127.0.0.1:8000/tokenize chat.jsonl.gz chat.ids.jsonl.gz
 
+With --prompts the lines are prompts of rollouts (`rollout.prompts`): each conversation up to its last answer, and how
+the template begins an answer.
+
 A template from elsewhere (--chat-template FILE) reaches the student by --save-tokenizer DIR, which copies the
 tokenizer's files there with that template: name DIR as `student.tokenizer` in the spec.
 """
@@ -20,17 +23,18 @@ tokenizer's files there with that template: name DIR as `student.tokenizer` in t
 import argparse
 import concurrent.futures
 import contextlib
-import gzip
 import itertools
 import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+
+sys.dont_write_bytecode = True  # an installed folder stays as it is
+import packed_lines  # noqa: E402
 
 NO_LOSS = -100
 ANSWERING = "assistant"
@@ -55,12 +59,12 @@ class BadLineError(Exception):
 
 
 class Conversation:
-    """The turns of a line, and which of them are to be learnt."""
+    """The turns of a line, and which of them are to be learnt. A prompt ends before its last answer."""
 
-    def __init__(self, line):
+    def __init__(self, line, is_prompt=False):
         messages = line.get("messages")
         if messages is None:
-            prompt, completion = line.get("prompt"), line.get("completion")
+            prompt, completion = line.get("prompt"), line.get("completion", [] if is_prompt else None)
             if not isinstance(prompt, list) or not isinstance(completion, list):
                 raise BadLineError('"prompt" and "completion" are to be both lists of turns, or both texts')
             self.turns, self.learnt = prompt + completion, [(len(prompt), len(prompt) + len(completion))]
@@ -71,14 +75,18 @@ class Conversation:
             self.learnt = [(n, n + 1) for n, turn in enumerate(messages) if role_of(turn, n) == ANSWERING]
         for number, turn in enumerate(self.turns):
             role_of(turn, number)
-        if not any(begin < end for begin, end in self.learnt):
+        if is_prompt and self.learnt and self.learnt[-1][1] == len(self.turns):
+            self.turns = self.turns[: self.learnt[-1][0]]
+        if is_prompt and not self.turns:
+            raise BadLineError("has no turn before its answer, so there is nothing to answer")
+        if not is_prompt and not any(begin < end for begin, end in self.learnt):
             raise BadLineError(f'has no turn of the role "{ANSWERING}", so there is nothing to learn')
         self.from_messages = messages is not None
         self.extra = dict(line.get("chat_template_kwargs") or {})
         self.tools = line.get("tools") or None
 
 
-def with_messages(line):
+def with_messages(line, is_prompt):
     """The line with "messages", if it is a row of ShareGPT or Alpaca and of none of distilld's own forms."""
     if any(name in line for name in OWN_FORMS) or not ("conversations" in line or "instruction" in line):
         return line
@@ -92,7 +100,7 @@ def with_messages(line):
         if not isinstance(history, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in history):
             raise BadLineError('"history" is not a list of pairs of instruction and output')
         turns += [turn for said, answer in history for turn in (("user", said), (ANSWERING, answer))]
-        turns.append((ANSWERING, line.get("output")))
+        turns.append((ANSWERING, line.get("output", "" if is_prompt else None)))
         asked = [line["instruction"], line.get("input") or ""]
         if not all(isinstance(text, str) for text in [*asked, *(content for _, content in turns)]):
             raise BadLineError('"instruction", "input" and "output" are to be texts, and so are "system" and "history"')
@@ -179,6 +187,10 @@ class TemplateRenderer:
                     labels[place] = ids[place]
         return ids, labels
 
+    def prompt(self, conversation):
+        text = self.text(conversation, len(conversation.turns), answer_follows=True)
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
     def spans(self, conversation, whole):
         """From which character to which the answers stand."""
         for first, end in conversation.learnt:
@@ -242,6 +254,9 @@ class ServerRenderer:
             raise SystemExit(f'render_chat: {self.url}: its answer has no "tokens" that are a list of ids')
         return ids
 
+    def prompt(self, conversation):
+        return self.ids(conversation, len(conversation.turns), answer_follows=True)
+
     def render(self, conversation):
         whole = self.ids(conversation, len(conversation.turns))
         labels = [NO_LOSS] * len(whole)
@@ -271,85 +286,37 @@ def rendered(renderer, text, learn):
         raise BadLineError(f"is not a JSON object: {error}") from error
     if not isinstance(line, dict):
         raise BadLineError("is not a JSON object")
-    line = with_messages(line)
+    is_prompt = learn == "none"
+    line = with_messages(line, is_prompt)
     if "messages" not in line and not any(isinstance(line.get(name), list) for name in ("prompt", "completion")):
         return text, 0, 0
-    conversation = Conversation(line)
+    conversation = Conversation(line, is_prompt)
     if learn == "last":
         conversation.learnt = conversation.learnt[-1:]
         conversation.from_messages = False  # {% generation %} marks all of them
     of_teacher = None
-    if "teacher_prompt" in line:
+    if "teacher_prompt" in line and not is_prompt:
         if "messages" in line or not isinstance(line["teacher_prompt"], list):
             raise BadLineError('"teacher_prompt" is to be a list of turns, beside "prompt" and "completion"')
         of_teacher = Conversation({**line, "prompt": line["teacher_prompt"]})
     try:
-        ids, labels = renderer.render(conversation)
+        ids, labels = (renderer.prompt(conversation), []) if is_prompt else renderer.render(conversation)
         teacher_ids = renderer.render(of_teacher)[0] if of_teacher else None
     except BadLineError:
         raise
     except Exception as error:  # a template raises whatever it likes
         raise BadLineError(f"cannot be rendered: {type(error).__name__}: {error}") from error
     learnt = sum(label != NO_LOSS for label in labels)
-    if learnt == 0:
+    if learnt == 0 and not is_prompt:
         raise BadLineError("comes to no token that is to be learnt")
     made = {"input_ids": list(ids)}
-    if learn != "all":
+    if learn in ("answers", "last"):
         made["labels"] = labels
-    if "teacher" in line:
+    if "teacher" in line and not is_prompt:
         made["teacher"] = line["teacher"]
     if teacher_ids:
         made["teacher_input_ids"] = list(teacher_ids)
     return json.dumps(made, separators=(",", ":")), len(ids), len(ids) if learn == "all" else learnt
-
-
-@contextlib.contextmanager
-def piped(command, **ends):
-    process = subprocess.Popen(command, **ends)
-    stream = process.stdout or process.stdin
-    try:
-        yield stream
-        with contextlib.suppress(BrokenPipeError):
-            stream.close()
-        if process.wait() != 0:
-            raise SystemExit(f"render_chat: {' '.join(map(str, command))}: failed")
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-def opened(path):
-    with open(path, "rb") as file:
-        magic = file.read(4)
-    if magic.startswith(b"\x1f\x8b"):
-        return gzip.open(path, "rb")
-    if magic == b"\x28\xb5\x2f\xfd":
-        return piped(["zstd", "-dcq", path], stdout=subprocess.PIPE)
-    return open(path, "rb")
-
-
-def created(path, packed_as):
-    if packed_as.endswith(".gz"):
-        return gzip.open(path, "wb", compresslevel=6)
-    if packed_as.endswith(".zst"):
-        return piped(["zstd", "-q", "-f", "-o", path], stdin=subprocess.PIPE)
-    return open(path, "wb")
-
-
-def lines_of(files):
-    """(file:line, text) of each line that is not blank."""
-    for path in files:
-        with opened(path) as file:
-            for number, raw in enumerate(file, 1):
-                where = f"{path}:{number}"
-                try:
-                    text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-                except UnicodeDecodeError:
-                    yield where, None
-                    continue
-                if text:
-                    yield where, text
 
 
 def outcomes(renderer, lines, learn, threads):
@@ -378,8 +345,8 @@ def convert(options, renderer):
     part = f"{options.output}.part-{os.getpid()}"
     threads = options.requests if options.tokenize_url else 1
     try:
-        with created(part, options.output) as out:
-            for where, made in outcomes(renderer, lines_of(options.inputs), options.learn, threads):
+        with packed_lines.created(part, options.output) as out:
+            for where, made in outcomes(renderer, packed_lines.lines_of(options.inputs), options.learn, threads):
                 if isinstance(made, BadLineError):
                     if not options.skip_bad:
                         raise SystemExit(f"render_chat: {where}: {made}")
@@ -397,7 +364,8 @@ def convert(options, renderer):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(part)
     left_out = f"; {skipped} left out" if skipped else ""
-    print(f"{conversations} conversations, {tokens} tokens, {learnt} of them with loss{left_out}")
+    with_loss = f", {learnt} of them with loss" if options.learn != "none" else ""
+    print(f"{conversations} conversations, {tokens} tokens{with_loss}{left_out}")
 
 
 def main():
@@ -415,11 +383,19 @@ def main():
     parser.add_argument("--api-key-env", metavar="NAME", help="environment variable with the server's key")
     parser.add_argument("--requests", type=int, default=8, help="to the server at once (default 8)")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for a request (default 60)")
-    parser.add_argument(
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument(
         "--learn",
         choices=("answers", "last", "all"),
         default="answers",
         help="all the assistant says (default), its last turn alone, or every token of the conversation",
+    )
+    parts.add_argument(
+        "--prompts",
+        dest="learn",
+        action="store_const",
+        const="none",
+        help="write prompts of rollouts: each conversation up to its last answer",
     )
     parser.add_argument("--skip-bad", action="store_true", help="leave out lines that cannot be rendered, and say so")
     parser.add_argument("inputs", nargs="+", metavar="INPUT")

@@ -137,7 +137,7 @@ class SimdjsonDocumentParser final : public DocumentParser {
         }
         if (is_conversation(*fields)) {
             return invalid_input("is a conversation; convert it to tokens with a chat template first: " +
-                                 render_command(file, options_.tokenizer_folder) + " (docs/data.md)");
+                                 render_command(file, options_.tokenizer_folder, options_.prompts) + " (docs/data.md)");
         }
         if (options_.prompts) {
             return read_prompt(*fields, document);

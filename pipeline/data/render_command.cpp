@@ -35,10 +35,10 @@ std::string script() {
 
 }  // namespace
 
-std::string render_command(const std::filesystem::path& file, const std::string& tokenizer_folder) {
+std::string render_command(const std::filesystem::path& file, const std::string& tokenizer_folder, bool prompts) {
     const std::string folder = tokenizer_folder.empty() ? "TOKENIZER_FOLDER" : shell_word(tokenizer_folder);
-    return "python3 " + script() + " --tokenizer " + folder + " " + shell_word(file.string()) + " " +
-           shell_word(beside(file).string());
+    return "python3 " + script() + " --tokenizer " + folder + (prompts ? " --prompts " : " ") +
+           shell_word(file.string()) + " " + shell_word(beside(file).string());
 }
 
 }  // namespace distilld

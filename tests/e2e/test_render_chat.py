@@ -90,6 +90,7 @@ def folder(tokenizer_file, tmp_path):
 
 
 def load_tool():
+    sys.path.insert(0, str(TOOL.parent))
     spec = importlib.util.spec_from_file_location("render_chat", TOOL)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -171,6 +172,23 @@ def test_prompt_and_completion_of_turns_and_what_is_to_be_learnt(folder, tmp_pat
         assert last["labels"] == pair["labels"] and last["input_ids"] == pair["input_ids"]
         (every,) = render(made, [{"messages": TALK}], tmp_path, "--learn", "all")
         assert every == {"input_ids": pair["input_ids"]}
+
+
+def test_prompts_of_rollouts_end_where_the_answer_begins(folder, tmp_path):
+    rows = [
+        {"messages": TALK[:3]},
+        {"messages": TALK},
+        {"prompt": TALK[:3]},
+        {"prompt": TALK[:3], "completion": TALK[3:]},
+    ]
+    rows.append({"instruction": "And?", "input": "", "system": "Be brief."})
+    made = folder(CHATML_PLAIN)
+    assert "has no turn before its answer" in refusal(made, [{"messages": TALK[1:2]}], tmp_path, "--prompts")
+    *same, alpaca = render(made, rows, tmp_path, "--prompts")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(made)
+    ids = tokenizer.apply_chat_template(TALK[:3], add_generation_prompt=True, return_dict=True)["input_ids"]
+    assert same == [{"input_ids": ids}] * 4
+    assert tokenizer.decode(alpaca["input_ids"]).endswith("And?<|im_end|>\n<|im_start|>assistant\n")
 
 
 def test_another_prompt_of_the_teacher_is_rendered_too(folder, tmp_path):
@@ -316,6 +334,9 @@ def test_a_server_renders_as_its_template_does(server, folder, tmp_path):
     assert [one["input_ids"] for one in have] == [one["input_ids"] for one in local]
     assert learnt(made, have[0]) == ["Eight legs.\n\nReally: eight.<|im_end|>\n", " Two.<|im_end|>\n"]
     assert {question["model"] for question in server.questions} == {"teacher"}
+    run(*ask, "--prompts", source, tmp_path / "prompts.jsonl")
+    of_server = [json.loads(line) for line in (tmp_path / "prompts.jsonl").read_text().splitlines()]
+    assert of_server == render(made, [{"messages": TALK}, {"messages": TALK[:2]}] * 30, tmp_path, "--prompts")
 
     bad = jobs.write_jsonl(tmp_path / "bad.jsonl", [{"messages": TALK}, {"messages": [{"role": "user"}, TALK[1]]}])
     said = run(*ask, bad, tmp_path / "none.jsonl", code=1).stderr

@@ -82,6 +82,7 @@ TEST(JsonlDocument, APromptIsReadAlone) {
     for (const char* line : {R"({"text":"a"})", R"({"prompt":"a","input_ids":[1]})"}) {
         EXPECT_THAT(refusal(line), HasSubstr("is not one prompt: ")) << line;
     }
+    EXPECT_THAT(refusal(R"({"messages":[]})"), HasSubstr(" --prompts data.jsonl data.ids.jsonl"));
     EXPECT_THAT(refusal(R"({"prompt":""})"), HasSubstr("has an empty prompt"));
     EXPECT_THAT(refusal(R"({"input_ids":[257]})"), HasSubstr("outside the vocabulary of 257"));
 }
