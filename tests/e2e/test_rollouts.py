@@ -15,7 +15,7 @@ from support.small_disk import fill, small_disk_at
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 2])
-def test_weights_depend_on_the_data_the_seed_and_k_alone(distilld, spec, servers, tmp_path, staleness):
+def test_weights_depend_on_the_data_the_seed_and_k_alone(distilld, spec, servers, models, tmp_path, staleness):
     spec = jobs.changed(spec, {"/rollout/staleness": staleness})
     reference = run(distilld, jobs.changed(spec, {"/training/parallel": False}), tmp_path / "sequential")
     answers = kept(tmp_path / "sequential")
@@ -44,6 +44,14 @@ def test_weights_depend_on_the_data_the_seed_and_k_alone(distilld, spec, servers
 
     other = run(distilld, jobs.changed(spec, {"/training/seed": 43}), tmp_path / "seed")
     assert other != reference
+
+    grader = distilld.teacher(models / "teacher", "--dtype", "fp32")
+    remote = jobs.changed(two, {"/teacher": {"endpoints": [grader.url], "top_k": 8}})
+    one, eight = (
+        run(distilld, jobs.changed(remote, {"/teacher/max_concurrent": count}), tmp_path / f"concurrency-{count}")
+        for count in (1, 8)
+    )
+    assert one == eight, "requests to the teacher at once"
 
 
 def test_rows_of_the_dataset_take_the_places_of_prompts_by_their_numbers(distilld, spec, servers, tmp_path):
