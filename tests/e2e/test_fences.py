@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import pathlib
@@ -11,7 +12,7 @@ import threading
 
 import pytest
 from support import jobs
-from support.moments import kill
+from support.moments import alive, kill
 from support.processes import wait_until
 from support.rest import Rest
 
@@ -78,19 +79,42 @@ def state_of(pid):
 
 
 def stop_when(pid, look, folders):
-    """Stops the process at an instant at which look() is true, between its commits."""
+    """Stops the process at an instant at which look() is true, between its commits. False: it ended before."""
 
-    def stopped():
+    def outcome():
         if not look():
-            return False
+            return "" if alive(pid) else "ended"
         os.kill(pid, signal.SIGSTOP)
-        wait_until(lambda: state_of(pid) == "T", "the stop", pause=0)
-        if look() and not any(is_changing(folder) for folder in folders):
-            return True
+        wait_until(lambda: state_of(pid) in ("T", "Z"), "the stop", pause=0)
+        if alive(pid) and look() and not any(is_changing(folder) for folder in folders):
+            return "stopped"
         os.kill(pid, signal.SIGCONT)
-        return False
+        return ""
 
-    wait_until(stopped, "the moment to stop", pause=0)
+    return wait_until(outcome, "the moment to stop", pause=0) == "stopped"
+
+
+# Whether an attempt is in the middle of that.
+LOOKS = {
+    "steps": lambda attempt, _: len(attempt.of("progress")) > 1,
+    "checkpoint": lambda _, output: any(output.glob("checkpoints/.tmp-step-*")),
+    "export": lambda _, output: any(output.glob(".distilld-export-*/*")),
+}
+
+
+def stopped_attempt(distilld, spec, tmp_path, stop):
+    """An attempt that stands still there, and its spec. A busy machine may not look in time, so it tries again."""
+    for number in range(20):
+        output = tmp_path / f"student-{number}"
+        changes = {"/output": str(output), "/metrics/jsonl_file": str(tmp_path / f"steps-{number}.jsonl")}
+        changed = jobs.changed(spec, changes)
+        attempt = Attempt(distilld, changed, 1)
+        attempt.wait_for("checkpoint")
+        look = functools.partial(LOOKS[stop], attempt, output)
+        if stop_when(attempt.process.pid, look, (output, output / "checkpoints")):
+            assert not attempt.of("finished")
+            return attempt, changed
+    raise AssertionError(f"none of 20 attempts could be stopped: {stop}")
 
 
 def committed(output):
@@ -125,17 +149,8 @@ def calm_run(distilld, spec, tmp_path):
 )
 def test_a_replaced_worker_commits_nothing(distilld, spec, tmp_path, stop, go_on):
     calm = calm_run(distilld, spec, tmp_path)
-    output = tmp_path / "student"
-    folders = (output, output / "checkpoints")
-    first = Attempt(distilld, spec, 1)
-    looks = {
-        "steps": lambda: len(first.of("progress")) > 1,
-        "checkpoint": lambda: any(folders[1].glob(".tmp-step-*")),
-        "export": lambda: any(output.glob(".distilld-export-*/*")),
-    }
-    first.wait_for("checkpoint")
-    stop_when(first.process.pid, looks[stop], folders)
-    assert not first.of("finished")
+    first, spec = stopped_attempt(distilld, spec, tmp_path, stop)
+    output = pathlib.Path(spec["output"])
     second = Attempt(distilld, spec, 2)
     if go_on == "first checkpoint":
         second.wait_for("checkpoint")
@@ -149,8 +164,9 @@ def test_a_replaced_worker_commits_nothing(distilld, spec, tmp_path, stop, go_on
     assert f"attempt 1 of {JOB} was replaced by attempt 2; nothing was changed" in failed["message"]
     assert committed(output) == found
     assert weights(found) == weights(calm)
-    assert not [*output.glob(".distilld-export-*"), *folders[1].glob(".tmp-*")], "nothing half is left"
-    steps = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
+    half = [*output.glob(".distilld-export-*"), *output.glob("checkpoints/.tmp-*")]
+    assert not half, "nothing half is left"
+    steps = [json.loads(line) for line in pathlib.Path(spec["metrics"]["jsonl_file"]).read_text().splitlines()]
     assert [line["step"] for line in steps if line["kind"] == "step"] == list(range(1, STEPS + 1))
 
     third = Attempt(distilld, spec, 1)
