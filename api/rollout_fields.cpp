@@ -16,7 +16,7 @@ std::vector<SpecField> rollout_fields() {
         {.pointer = "/rollout/protocol",
          .kind = make_choice(&RolloutSpec::protocol, kRolloutProtocolNames),
          .decides_weights = no,
-         .help = "kind of the servers; auto asks the first one"},
+         .help = "kind of the servers; auto asks each one"},
         // The checkpoint holds a hash of the prompts, so the file may have moved.
         {.pointer = "/rollout/prompts",
          .kind = make_paths(&RolloutSpec::prompts, PathUse::reads, "data file or pattern", kMaxDatasetFiles),

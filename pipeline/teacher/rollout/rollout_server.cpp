@@ -182,12 +182,8 @@ asio::awaitable<FetchResult<void>> RolloutServer::load(std::uint64_t version) {
         co_await tidying_.changed().wait();  // the server must have room
     }
     asked_for_.insert(version);
-    auto loaded = co_await give("v" + std::to_string(version));
-    if (!loaded) {
-        co_return loaded;
-    }
-    loaded_.insert(version);
-    // The student has done `version` steps, so no step needs what the last of them was written with.
+    // The student has done `version` steps, so no step needs what the last of them was written with. It is taken away
+    // while this one is loaded, or the next load would have to wait for both.
     while (*asked_for_.begin() + options_.plan.staleness < version) {
         const std::uint64_t oldest = *asked_for_.begin();
         asked_for_.erase(oldest);
@@ -195,6 +191,10 @@ asio::awaitable<FetchResult<void>> RolloutServer::load(std::uint64_t version) {
         if (!tidying_.spawn(take_away("v" + std::to_string(oldest)))) {
             break;  // the run has ended
         }
+    }
+    auto loaded = co_await give("v" + std::to_string(version));
+    if (loaded) {
+        loaded_.insert(version);
     }
     co_return loaded;
 }
