@@ -140,6 +140,18 @@ def test_one_of_two_servers_without_the_adapter_changes_nothing(distilld, spec, 
     assert run(distilld, spec, tmp_path / "two") == reference
 
 
+def test_a_server_needs_room_for_two_adapters_more_than_the_staleness(distilld, spec, models, tmp_path):
+    spec = jobs.changed(spec, {"/rollout/staleness": 1})
+    reference = run(distilld, spec, tmp_path / "ample")
+    enough = distilld.teacher(models / "base", "--dtype", "fp32", "--max-adapters", "3")
+    assert run(distilld, jobs.changed(spec, {"/rollout/endpoints": [enough.url]}), tmp_path / "enough") == reference
+    adapters = Rest(enough.url).get("/v1/models").json["data"][1:]
+    assert not adapters, "all have been taken away"
+    small = distilld.teacher(models / "base", "--dtype", "fp32", "--max-adapters", "1")
+    said = run(distilld, jobs.changed(spec, {"/rollout/endpoints": [small.url]}), tmp_path / "small", code=1)
+    assert "and hold 3 adapters" in said and "--max-adapters" in said
+
+
 def test_a_full_disk_is_waited_for_and_changes_nothing(distilld, spec, tmp_path):
     reference = run(distilld, spec, tmp_path / "calm")
     with small_disk_at(tmp_path / "small", 8) as disk:
