@@ -88,7 +88,7 @@ TEST_F(HttpServer, StopEndsRefusalsUnderWay) {
     RawClient silent(server_->address());
     RawClient refused(server_->address());
     refused.write(get("/hello"));
-    EXPECT_THAT(refused.read_all(), HasSubstr("503"));  // so the silent one has been accepted
+    EXPECT_THAT(refused.read_all(), HasSubstr("HTTP/1.1 503"));  // so the silent one has been accepted
     stop(std::chrono::seconds(3600));
     EXPECT_EQ(ended_.wait_for(std::chrono::seconds(20)), std::future_status::ready);
     EXPECT_EQ(silent.read_all(), "");
