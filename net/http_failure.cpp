@@ -46,7 +46,7 @@ std::optional<std::string> message_in(const boost::json::value& value) {
         if (auto text = field_message(*object)) {
             return text;
         }
-        for (const char* key : {"error", "message", "detail", "msg", "title", "type"}) {
+        for (const char* key : {"error", "message", "error_message", "detail", "msg", "title", "type"}) {
             if (const auto* inner = object->if_contains(key)) {
                 if (auto text = message_in(*inner)) {
                     return text;
@@ -84,12 +84,13 @@ std::string without_traceback(std::string text) {
     return exception.empty() ? text : text.substr(0, begin) + std::string(exception);
 }
 
-/// Whether the text of a 400 means that the model is not there (yet), as MLServer and older Tritons report a 404.
+/// Whether the text of a 400 means that the model is not there (yet), as MLServer and older Tritons report a 404, and
+/// SGLang an adapter that it has not got since it started.
 bool says_not_ready(std::string_view text) {
     const std::string lower = ascii_lower(text);
-    return lower.find("model") != std::string::npos &&
-           std::any_of(std::begin(kNotReadyWords), std::end(kNotReadyWords),
-                       [&](const char* words) { return lower.find(words) != std::string::npos; });
+    const auto says = [&lower](const char* words) { return lower.find(words) != std::string::npos; };
+    return says("adapter that has never been loaded") ||
+           (says("model") && std::any_of(std::begin(kNotReadyWords), std::end(kNotReadyWords), says));
 }
 
 /// `distilld teacher` names the model that it has; the requested one will not come.

@@ -62,7 +62,7 @@ inline constexpr std::array kRolloutDialects{
 /// How such servers are told to take adapters.
 inline constexpr const char* kHowServersTakeAdapters =
     "distilld teacher --max-adapters; vllm serve --enable-lora --max-loras, with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1; "
-    "sglang.launch_server --enable-lora --max-loaded-loras";
+    "sglang.launch_server --enable-lora --max-loras-per-batch --max-lora-rank --lora-target-modules";
 
 [[nodiscard]] constexpr const char* to_string(TeacherProtocol protocol) noexcept {
     return name_of(kTeacherProtocolNames, protocol);

@@ -23,6 +23,7 @@ class Translator(http.server.BaseHTTPRequestHandler):
 
     behind = ""  # URL
     refuses = ""  # end of an adapter's name
+    loses = ""  # the same; as if SGLang were started again before the first answer
 
     def ask(self, path, body):
         request = urllib.request.Request(self.behind + path, json.dumps(body).encode() if body is not None else None)
@@ -41,6 +42,7 @@ class Translator(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert self.headers["Content-Type"] == "application/json", "SGLang reads no other body"
         if self.refuses and body.get("lora_name", "").endswith(self.refuses):
             return self.reply(400, {"success": False, "error_message": "no room for adapters"})
         if self.path in ("/load_lora_adapter", "/unload_lora_adapter"):
@@ -61,8 +63,14 @@ class Translator(http.server.BaseHTTPRequestHandler):
             "return_token_ids": True,
             **({"model": body["lora_path"]} if "lora_path" in body else {}),
         }
+        if self.loses and body.get("lora_path", "").endswith(self.loses):
+            type(self).loses = ""
+            self.ask("/v1/unload_lora_adapter", {"lora_name": body["lora_path"]})
         status, text = self.ask("/v1/completions", asked)
         answer = json.loads(text)
+        if status == 404:
+            lost = f"Got LoRA adapter that has never been loaded: {asked['model']}\nAll loaded adapters: dict_keys([])."
+            return self.reply(400, {"error": {"message": lost}})
         if status != 200:
             return self.reply(status, answer)
         choice = answer["choices"][0]
@@ -104,7 +112,7 @@ def test_an_adapter_that_is_refused_in_mid_run_is_written_with_elsewhere(distill
         assert run(distilld, two, tmp_path / "two") == reference
         alone = jobs.changed(spec, {"/rollout/endpoints": [url]})
         said = run(distilld, alone, tmp_path / "alone", code=1)
-    assert "no room for adapters" in said and "/load_lora_adapter" in said and "--max-loaded-loras" in said
+    assert "no room for adapters" in said and "/load_lora_adapter" in said and "--max-loras-per-batch" in said
     assert run(distilld, spec, tmp_path / "alone") == reference, "it goes on from its checkpoint"
 
 
@@ -114,6 +122,13 @@ def test_a_server_that_speaks_as_sglang_writes_the_same(distilld, spec, sglang, 
     reference = run(distilld, spec, tmp_path / "distilld")
     other = jobs.changed(spec, {"/rollout/endpoints": [sglang], "/rollout/protocol": protocol})
     assert run(distilld, other, tmp_path / "sglang") == reference
+
+
+def test_an_sglang_that_has_lost_an_adapter_gets_it_again(distilld, spec, servers, tmp_path):
+    reference = run(distilld, spec, tmp_path / "calm")
+    with translator(servers[1].url, loses="-v4") as url:
+        lost = jobs.changed(spec, {"/rollout/endpoints": [url]})
+        assert run(distilld, lost, tmp_path / "lost") == reference
 
 
 def weights(folder):

@@ -42,6 +42,10 @@ TEST(HttpFailure, AModelThatIsNotThereYetIsNotARefusal) {
     EXPECT_EQ(failure(400, R"({"error":"Model teacher is not ready yet."})").kind, FailureKind::not_found);
     EXPECT_EQ(failure(400, R"({"error":"Request for unknown model: 'teacher' has no available versions"})").kind,
               FailureKind::not_found);
+    EXPECT_EQ(failure(400, R"({"error":{"message":"Got LoRA adapter that has never been loaded: a\nAll loaded )"
+                           R"(adapters: dict_keys([])."}})")
+                  .kind,
+              FailureKind::not_found);
     EXPECT_EQ(failure(400, R"({"error":"model 'teacher' takes no input 'ids'"})").kind, FailureKind::rejected);
     EXPECT_EQ(failure(403, R"({"error":"model not found"})").kind, FailureKind::rejected);
 }
@@ -54,6 +58,9 @@ TEST(HttpFailure, FindsTheServersWords) {
     EXPECT_EQ(failure(500, test::read_fixture("mlserver-err-binary-in.txt")).message,
               "http://h/: HTTP 500: Internal Server Error");
     EXPECT_EQ(error_text(R"({"error":{"message":"too long","type":"x"}})"), "too long");
+    EXPECT_EQ(
+        error_text(R"({"rid":null,"success":false,"error_message":"LoRA is not enabled.","loaded_adapters":null})"),
+        "LoRA is not enabled.");
     EXPECT_EQ(error_text(R"({"detail":"Not Found"})"), "Not Found");
     EXPECT_EQ(error_text(R"({"unknown":1})"), R"({"unknown":1})");
     EXPECT_EQ(error_text("\n  two\nlines  \n"), "two lines");
