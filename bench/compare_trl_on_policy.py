@@ -13,12 +13,14 @@ proxies that hold back each answer. Rounds alternate. The first run installs TRL
 
 import argparse
 import contextlib
+import functools
 import json
 import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 import compare_trl
 from chaos_proxy import ChaosProxy, Script
@@ -67,7 +69,18 @@ def rate(steps, seconds):
     return sum(steps[WARM_UP:]) / (seconds[-1] - seconds[WARM_UP - 1])
 
 
+def unload_adapters(url):
+    """TRL leaves its last ones on the server, and would load others by the same names."""
+    with urllib.request.urlopen(f"{url}/v1/models") as answer:
+        names = [model["id"] for model in json.load(answer)["data"]]
+    for name in names[1:]:
+        body = json.dumps({"lora_name": name}).encode()
+        headers = {"Content-Type": "application/json"}
+        urllib.request.urlopen(urllib.request.Request(f"{url}/v1/unload_lora_adapter", body, headers)).close()
+
+
 def run_trl(trainer, urls, models, folder, options):
+    unload_adapters(urls["vllm"])
     command = [compare_trl.python_with("trl"), ROOT / "bench" / "trl_on_policy_side.py", trainer]
     command += ["--student", models["student"], "--teacher", urls["teacher"], "--rollout", urls["vllm"]]
     command += ["--prompts", models["prompts"], "--scratch", folder, "--steps", options.steps]
@@ -124,12 +137,10 @@ def sides(options):
     found = {
         "TRL, generate()": lambda *rest: run_trl("server", *rest),
         f"TRL, asynchronous, staleness up to {STALENESS}": lambda *rest: run_trl("async", *rest),
-        "distilld, staleness 0": lambda *rest: run_distilld("distilld", 0, *rest),
-        "distilld, staleness 1": lambda *rest: run_distilld("distilld", 1, *rest),
     }
-    if options.vllm_rollouts:
-        found["distilld, staleness 0, answers from vLLM"] = lambda *rest: run_distilld("vllm", 0, *rest)
-        found["distilld, staleness 1, answers from vLLM"] = lambda *rest: run_distilld("vllm", 1, *rest)
+    for writer, place in [("distilld", ""), ("vllm", ", answers from vLLM")][: 2 if options.vllm_rollouts else 1]:
+        for k in (0, 1, STALENESS):
+            found[f"distilld, staleness {k}{place}"] = functools.partial(run_distilld, writer, k)
     return found
 
 
