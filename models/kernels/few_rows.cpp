@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <vector>
 
 #include "models/kernels/bf16_blocks.hpp"
 #include "models/kernels/element_types.hpp"
@@ -220,6 +221,44 @@ struct DotProduct {
     }
 };
 
+/// The same with AMX, where a row of a tile does not see the others: kBlock rows of W by all rows of x.
+struct TileProduct {
+    const Pair* x;  ///< xᵀ [depth / 2, width], both in whole kBlocks, zero behind them
+    const std::uint16_t* weight;
+    const std::uint16_t* bias;
+    std::uint16_t* out;
+    std::int64_t rows;
+    std::int64_t columns;
+    std::int64_t depth;
+    std::int64_t width;
+
+    /// Blocks [begin, end) of kBlock columns.
+    DISTILLD_BF16 void multiply(std::int64_t begin, std::int64_t end) const {
+        const Bf16Products products(Bf16Instructions::tiles);
+        const std::int64_t deep = whole_blocks(depth);
+        std::vector<std::uint16_t> padded;
+        std::vector<float> sums(static_cast<std::size_t>(kBlock * width));
+        const std::vector<float> ones(static_cast<std::size_t>(width), 1.0F);
+        for (std::int64_t column = begin * kBlock; column < std::min(end * kBlock, columns); column += kBlock) {
+            const Bf16Rows block{weight + column * depth, depth, std::min(kBlock, columns - column), depth};
+            const bool whole = block.rows == kBlock && depth == deep;
+            if (!whole) {
+                padded.resize(static_cast<std::size_t>(kBlock * deep));
+                copy_padded(block, kBlock, deep, padded.data());
+            }
+            for (std::int64_t c = 0; bias != nullptr && c < block.rows; ++c) {
+                const c10::BFloat16 number(bias[column + c], c10::BFloat16::from_bits());
+                std::fill_n(sums.begin() + c * width, width, widened(number));
+            }
+            products.multiply({whole ? block.data : padded.data(), deep, x, width, sums.data(), width, kBlock, width,
+                               deep, /*adds=*/bias != nullptr});
+            write_transposed(sums.data(), width, ones.data(), block.rows, rows, out + column, columns);
+        }
+    }
+
+    static std::int64_t whole_blocks(std::int64_t size) { return (size + kBlock - 1) / kBlock * kBlock; }
+};
+
 #endif
 
 /// `rows` in whole blocks of `block` numbers of `type`, zero behind them.
@@ -259,11 +298,28 @@ Tensor few_rows_product(const Tensor& x, const Tensor& weight, const std::option
                     [&product](std::int64_t begin, std::int64_t end) { run_widest<Product<T>>(&product, begin, end); });
     };
 #ifdef DISTILLD_BF16
-    if (rows.scalar_type() == torch::kBFloat16 && bf16_instructions() != Bf16Instructions::none) {
+    const auto bits = [](const Tensor& tensor) {
+        return reinterpret_cast<const std::uint16_t*>(elements<c10::BFloat16>(tensor));
+    };
+    const bool in_bf16 = rows.scalar_type() == torch::kBFloat16;
+    if (in_bf16 && bf16_instructions() == Bf16Instructions::tiles) {
+        const Tensor lines = rows.contiguous();
+        const std::int64_t width = TileProduct::whole_blocks(rows.size(0));
+        std::vector<Pair> turned(static_cast<std::size_t>(TileProduct::whole_blocks(depth) / 2 * width));
+        pair_columns({bits(lines), depth, rows.size(0), depth}, width, TileProduct::whole_blocks(depth), turned.data(),
+                     width);
+        const TileProduct product{turned.data(),
+                                  bits(weight),
+                                  bias ? bits(*bias) : nullptr,
+                                  reinterpret_cast<std::uint16_t*>(mutable_elements<c10::BFloat16>(out)),
+                                  rows.size(0),
+                                  columns,
+                                  depth,
+                                  width};
+        in_parallel((columns + kBlock - 1) / kBlock, grain_of(kBlock * depth),
+                    [&product](std::int64_t begin, std::int64_t end) { product.multiply(begin, end); });
+    } else if (in_bf16 && bf16_instructions() == Bf16Instructions::dots) {
         const Tensor padded = in_blocks(rows, kBlock, torch::kBFloat16);
-        const auto bits = [](const Tensor& tensor) {
-            return reinterpret_cast<const std::uint16_t*>(elements<c10::BFloat16>(tensor));
-        };
         const DotProduct product{bits(padded),
                                  bits(weight),
                                  bias ? bits(*bias) : nullptr,
