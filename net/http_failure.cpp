@@ -85,7 +85,7 @@ std::string without_traceback(std::string text) {
 }
 
 /// Whether the text of a 400 means that the model is not there (yet), as MLServer and older Tritons report a 404, and
-/// SGLang an adapter that it has not got since it started.
+/// SGLang an adapter that was not loaded since its start.
 bool says_not_ready(std::string_view text) {
     const std::string lower = ascii_lower(text);
     const auto says = [&lower](const char* words) { return lower.find(words) != std::string::npos; };

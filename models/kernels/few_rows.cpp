@@ -221,7 +221,7 @@ struct DotProduct {
     }
 };
 
-/// The same with AMX, where a row of a tile does not see the others: kBlock rows of W by all rows of x.
+/// The same with AMX, which computes each row of a tile independently: kBlock rows of W by all rows of x.
 struct TileProduct {
     const Pair* x;  ///< xᵀ [depth / 2, width], both in whole kBlocks, zero behind them
     const std::uint16_t* weight;

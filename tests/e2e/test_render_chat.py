@@ -23,6 +23,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # 
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools" / "render_chat.py"
+sys.path.insert(0, str(TOOL.parent))  # where its other module lies
 NO_LOSS = -100
 SPECIAL = ["<|im_start|>", "<|im_end|>", "<|begin|>", "<|head|>", "<|/head|>", "<|eot|>"]
 
@@ -90,7 +91,6 @@ def folder(tokenizer_file, tmp_path):
 
 
 def load_tool():
-    sys.path.insert(0, str(TOOL.parent))
     spec = importlib.util.spec_from_file_location("render_chat", TOOL)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
