@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <functional>
 #include <future>
+#include <iterator>
+#include <latch>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -274,12 +276,14 @@ TEST(RankGroup, NamesTheRanksThatDoNotCome) {
     EXPECT_EQ(group.error().message, "of 3 ranks, these have not come within 1 s: 1, 2");
 }
 
-/// What these say who fail to join.
+/// What these say who fail to join. Whoever joins stays until all have tried: the store ends with rank 0.
 std::vector<std::string> refusals(const std::vector<RankPlace>& places) {
+    std::latch tried(std::ssize(places));
     std::vector<std::future<std::string>> joining;
     for (const RankPlace& one : places) {
-        joining.push_back(std::async(std::launch::async, [one] {
+        joining.push_back(std::async(std::launch::async, [one, &tried] {
             const auto group = RankGroup::join(one, {}, {}, kPatient);
+            tried.arrive_and_wait();
             return group ? std::string() : group.error().message;
         }));
     }
