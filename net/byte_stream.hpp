@@ -67,7 +67,7 @@ class ByteStream {
     boost::asio::awaitable<Transfer> drain_some(boost::asio::mutable_buffer into);
 
   private:
-    friend struct WebSocketLayers;
+    friend class WebSocketLayers;
     struct Streams;
     std::unique_ptr<Streams> streams_;
 };

@@ -1,5 +1,8 @@
 #include "net/web_socket.hpp"
 
+#include <array>
+#include <boost/asio/any_completion_handler.hpp>
+#include <boost/asio/async_result.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/beast/core/buffers_to_string.hpp>
@@ -9,6 +12,7 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/websocket/ssl.hpp>
 #include <boost/beast/websocket/stream.hpp>
+#include <cstddef>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -20,9 +24,74 @@
 
 namespace distilld {
 
-/// Its layers, for this file.
-struct WebSocketLayers {
-    static ByteStream::Streams& of(ByteStream& stream) { return *stream.streams_; }
+/// The layers of a ByteStream as one stream with one type of handler: what Beast does over a stream is large, and is
+/// compiled once so.
+class WebSocketLayers {
+  public:
+    using executor_type = boost::beast::tcp_stream::executor_type;
+    using next_layer_type = boost::beast::tcp_stream;
+
+    explicit WebSocketLayers(ByteStream& stream) : streams_(*stream.streams_) {}
+
+    executor_type get_executor() noexcept { return streams_.tcp.get_executor(); }
+    /// What Beast closes when the peer is silent.
+    next_layer_type& next_layer() noexcept { return streams_.tcp; }
+    const next_layer_type& next_layer() const noexcept { return streams_.tcp; }
+
+    template <class Buffers, class Token>
+    auto async_read_some(const Buffers& buffers, Token&& token) {
+        const auto start = [this](Transferred done, boost::asio::mutable_buffer into) {
+            over_layer([&](auto& layer) { layer.async_read_some(into, std::move(done)); });
+        };
+        boost::asio::mutable_buffer first;
+        for (auto one = boost::asio::buffer_sequence_begin(buffers); one != boost::asio::buffer_sequence_end(buffers);
+             ++one) {
+            first = *one;
+            if (first.size() > 0) {
+                break;
+            }
+        }
+        return boost::asio::async_initiate<Token, void(boost::system::error_code, std::size_t)>(start, token, first);
+    }
+
+    template <class Buffers, class Token>
+    auto async_write_some(const Buffers& buffers, Token&& token) {
+        const auto start = [this](Transferred done, Pieces pieces) {
+            over_layer([&](auto& layer) { layer.async_write_some(pieces, std::move(done)); });
+        };
+        Pieces pieces;
+        std::size_t count = 0;
+        for (auto one = boost::asio::buffer_sequence_begin(buffers);
+             count < pieces.size() && one != boost::asio::buffer_sequence_end(buffers); ++one) {
+            pieces[count++] = *one;
+        }
+        return boost::asio::async_initiate<Token, void(boost::system::error_code, std::size_t)>(start, token, pieces);
+    }
+
+    /// Found by Beast.
+    template <class Handler>
+    friend void async_teardown(boost::beast::role_type role, WebSocketLayers& layers, Handler&& handler) {
+        boost::asio::any_completion_handler<void(boost::system::error_code)> done(std::forward<Handler>(handler));
+        layers.over_layer([&](auto& layer) {
+            using boost::beast::websocket::async_teardown;
+            async_teardown(role, layer, std::move(done));
+        });
+    }
+
+  private:
+    using Transferred = boost::asio::any_completion_handler<void(boost::system::error_code, std::size_t)>;
+    /// A frame's head and its content go out together.
+    using Pieces = std::array<boost::asio::const_buffer, 2>;
+
+    void over_layer(auto&& call) {
+        if (streams_.tls) {
+            call(*streams_.tls);
+        } else {
+            call(streams_.tcp);
+        }
+    }
+
+    ByteStream::Streams& streams_;
 };
 
 namespace {
@@ -37,11 +106,9 @@ constexpr std::chrono::seconds kCloseDeadline{2};
 constexpr std::chrono::seconds kOpenDeadline{30};
 constexpr std::size_t kMaxReasonBytes = 123;  // RFC 6455, section 5.5.1
 
-template <class Layer>
 class LayeredWebSocket final : public WebSocket {
   public:
-    LayeredWebSocket(ByteStream& stream, Layer& layer, WebSocketLimits limits)
-        : stream_(stream), socket_(layer), limits_(limits) {
+    LayeredWebSocket(ByteStream& stream, WebSocketLimits limits) : stream_(stream), socket_(stream), limits_(limits) {
         stream_.expires_never();  // the socket has a timer of its own
         socket_.set_option(ws::stream_base::timeout{kOpenDeadline, limits.silence, true});
         socket_.read_message_max(limits.message_bytes);
@@ -116,18 +183,14 @@ class LayeredWebSocket final : public WebSocket {
     }
 
     ByteStream& stream_;
-    ws::stream<Layer&> socket_;
+    ws::stream<WebSocketLayers, /*deflateSupported=*/false> socket_;
     WebSocketLimits limits_;
 };
 
 }  // namespace
 
 std::unique_ptr<WebSocket> make_web_socket(ByteStream& stream, WebSocketLimits limits) {
-    auto& layers = WebSocketLayers::of(stream);
-    if (layers.tls) {
-        return std::make_unique<LayeredWebSocket<asio::ssl::stream<beast::tcp_stream&>>>(stream, *layers.tls, limits);
-    }
-    return std::make_unique<LayeredWebSocket<beast::tcp_stream>>(stream, layers.tcp, limits);
+    return std::make_unique<LayeredWebSocket>(stream, limits);
 }
 
 }  // namespace distilld
