@@ -365,7 +365,8 @@ def convert(options, renderer):
             os.unlink(part)
     left_out = f"; {skipped} left out" if skipped else ""
     with_loss = f", {learnt} of them with loss" if options.learn != "none" else ""
-    print(f"{conversations} conversations, {tokens} tokens{with_loss}{left_out}")
+    rows = "1 conversation" if conversations == 1 else f"{conversations} conversations"
+    print(f"{rows}, {tokens} tokens{with_loss}{left_out}")
 
 
 def main():

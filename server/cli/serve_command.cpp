@@ -58,6 +58,7 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr std::chrono::seconds kConnectionGrace{5};
+constexpr std::chrono::seconds kLockPatience{1};
 
 /// If the log is for programs, prints a line of the log, since it may contain nothing else.
 void print_error(const ServiceSettings& settings, const std::string& message) {
@@ -264,8 +265,9 @@ int execute(const ServeCommand& command) {
         // Workers inherit it. Set before any thread exists.
         ::setenv(kKeyRootVariable, settings.teacher.key_root.c_str(), 1);
     }
-    // Two services on one data folder would run each job twice.
-    const auto lock = FolderLock::try_lock_file(data_dir);
+    // Two services on one data folder would run each job twice. A service that was killed while it started a worker
+    // holds the lock until that process has called exec.
+    const auto lock = FolderLock::try_lock_file(data_dir, LockShare::exclusive, "lock", kLockPatience);
     if (!lock || !*lock) {
         print_error(settings, lock ? "data folder " + data_dir.string() + " is in use by another distilld serve"
                                    : lock.error().message);

@@ -292,8 +292,8 @@ class RolloutServers final : public TeacherSource {
         if (spec_.require_repeatable) {
             return FetchError{FailureKind::rejected,
                               server.name() + ": " + why +
-                                  " (/rollout/require_repeatable: false accepts that, and weights then depend on "
-                                  "chance)",
+                                  " (docs/on-policy.md has the flags of servers that repeat; "
+                                  "/rollout/require_repeatable: false accepts that, and weights then depend on chance)",
                               std::nullopt};
         }
         options_.on_warning(server.name() + ": " + why);
