@@ -83,7 +83,14 @@ struct Product {
         const T* w = weight + column * depth;
         const Wide<T>* v = x + row * stride;
         const std::int64_t whole = depth - depth % kLanes;
+        // The processor by itself fetches these rows of W too late. Each pass over them asks for its share of the next.
+        const T* next = w + (column + 2 * Columns <= columns ? Columns * depth : 0);
+        const std::int64_t first = (row * Columns + rows - 1) / rows;
+        const std::int64_t last = ((row + Rows) * Columns + rows - 1) / rows;
         for (std::int64_t k = 0; k < whole; k += kLanes) {
+            for (std::int64_t c = first; c < last; ++c) {
+                __builtin_prefetch(next + c * depth + k, 0, 2);
+            }
             std::array<Lanes<Wide<T>>, Columns> weights;
             for (std::int64_t c = 0; c < Columns; ++c) {
                 widen(w + c * depth + k, weights[static_cast<std::size_t>(c)]);

@@ -153,25 +153,28 @@ torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositio
 torch::Tensor Attention::extend(const torch::Tensor& input, const RotaryPositions::Angles& angles,
                                 const std::vector<Extension>& sequences, std::size_t layer, ProductKind kind) const {
     const auto [query, key, value] = projected(input, angles, kind);
-    const bool by_one = kind == ProductKind::few_rows && query.is_cpu();
-    // One after the other, or by the kernel: no bit depends on the other sequences.
+    const auto keys_of = key[0].transpose(0, 1);  // [positions, key heads, D]
+    const auto values_of = value[0].transpose(0, 1);
+    // No bit depends on the other sequences: by the kernel, or one after the other.
+    if (kind == ProductKind::few_rows && query.is_cpu()) {
+        std::vector<kernels::SeenPositions> seen;
+        seen.reserve(sequences.size());
+        for (const auto& [cache, count] : sequences) {
+            LayerCache& held = cache->layers[layer];
+            make_room(held, cache->length, cache->length + 1, keys_of);
+            const std::int64_t hidden = window_ ? std::max<std::int64_t>(cache->length + 1 - *window_, 0) : 0;
+            seen.push_back({held.keys, held.values, hidden, cache->length});
+        }
+        const auto rows = kernels::one_query_attention(query[0].transpose(0, 1), keys_of, values_of, seen, scale_);
+        return output_.forward(rows.unsqueeze(0), kind);
+    }
     std::vector<torch::Tensor> mixed;
-    std::vector<kernels::SeenPositions> seen;
     std::int64_t begin = 0;
     for (const auto& [cache, count] : sequences) {
-        const auto [keys, values] = append(cache->layers[layer], cache->length, key[0].narrow(1, begin, count),
-                                           value[0].narrow(1, begin, count));
-        if (by_one) {
-            const std::int64_t hidden = window_ ? std::max<std::int64_t>(keys.size(1) - *window_, 0) : 0;
-            seen.push_back({keys.slice(1, hidden), values.slice(1, hidden)});
-        } else {
-            mixed.push_back(mix(query.narrow(2, begin, count), keys.unsqueeze(0), values.unsqueeze(0), 0));
-        }
+        const auto [keys, values] = append(cache->layers[layer], cache->length, keys_of.narrow(0, begin, count),
+                                           values_of.narrow(0, begin, count));
+        mixed.push_back(mix(query.narrow(2, begin, count), keys.unsqueeze(0), values.unsqueeze(0), 0));
         begin += count;
-    }
-    if (by_one) {
-        const auto rows = kernels::one_query_attention(query[0].transpose(0, 1), seen, scale_);
-        return output_.forward(rows.unsqueeze(0), kind);
     }
     if (begin < input.size(1)) {
         mixed.push_back(torch::zeros({1, input.size(1) - begin, heads_ * head_dim_}, input.options()));

@@ -89,32 +89,57 @@ TEST(Kernels, OneQueryAttendsAsAlone) {
         for (const std::int64_t size : {8, 32, 72}) {
             const std::vector<std::int64_t> lengths{1, 16, 3, 200};
             const Tensor query = random({4, kHeads, size}, type);
-            std::vector<SeenPositions> sequences;
+            // A part of a joint product.
+            const auto joint = random({4, 4, size}, type, 30).split(2, 1);
             std::vector<Tensor> exact;
+            const auto caches = [&] {
+                std::vector<SeenPositions> sequences;
+                for (std::size_t i = 0; i < lengths.size(); ++i) {
+                    sequences.push_back(
+                        {random({2, 256, size}, type, 2 + i), random({2, 256, size}, type, 12 + i), 5, 4 + lengths[i]});
+                }
+                return sequences;
+            };
+            const std::vector<SeenPositions> sequences = caches();
+            const Tensor all = one_query_attention(query, joint[0], joint[1], sequences, kScale);
+            const std::vector<SeenPositions> before = caches();
             for (std::size_t i = 0; i < lengths.size(); ++i) {
-                // A part of a cache.
-                const Tensor keys = random({2, 256, size}, type, 2 + i).narrow(1, 5, lengths[i]);
-                const Tensor values = random({2, 256, size}, type, 12 + i).narrow(1, 5, lengths[i]);
-                sequences.push_back({keys, values});
-                const auto wide = [](const Tensor& heads) {
-                    return heads.to(torch::kDouble).repeat_interleave(kHeads / 2, 0);
+                const auto row = static_cast<std::int64_t>(i);
+                const auto written = [&](const Tensor& cache, const Tensor& rows) {
+                    const Tensor with = cache.clone();
+                    with.select(1, sequences[i].length).copy_(rows[row]);
+                    return with;
                 };
-                const Tensor own = query[static_cast<std::int64_t>(i)].to(torch::kDouble).unsqueeze(1);
+                const Tensor keys = written(before[i].keys, joint[0]);
+                const Tensor values = written(before[i].values, joint[1]);
+                EXPECT_TRUE(torch::equal(sequences[i].keys, keys) && torch::equal(sequences[i].values, values)) << i;
+                const auto wide = [&](const Tensor& heads) {
+                    return heads.narrow(1, 5, lengths[i]).to(torch::kDouble).repeat_interleave(kHeads / 2, 0);
+                };
+                const Tensor own = query[row].to(torch::kDouble).unsqueeze(1);
                 const Tensor weights = torch::softmax(torch::matmul(own, wide(keys).transpose(1, 2)) * kScale, -1);
                 exact.push_back(torch::matmul(weights, wide(values)).flatten());
             }
-            const Tensor all = one_query_attention(query, sequences, kScale);
             EXPECT_LT(distance(all, torch::stack(exact)), type == torch::kBFloat16 ? 4e-3 : 2e-6) << type << size;
             for (const int threads : {1, 3}) {
                 const Threads count(threads);
+                const std::vector<SeenPositions> again = caches();
                 for (std::size_t i = 0; i < lengths.size(); ++i) {
                     const auto row = static_cast<std::int64_t>(i);
-                    const Tensor alone = one_query_attention(query.narrow(0, row, 1), {sequences[i]}, kScale);
+                    const auto of_row = [row](const Tensor& rows) { return rows.narrow(0, row, 1); };
+                    const Tensor alone =
+                        one_query_attention(of_row(query), of_row(joint[0]), of_row(joint[1]), {again[i]}, kScale);
                     EXPECT_TRUE(torch::equal(alone[0], all[row])) << type << " " << size << " " << row;
                 }
             }
         }
     }
+}
+
+TEST(Kernels, OneQueryNeedsRoomForItsPosition) {
+    const Tensor rows = random({1, 2, 8}, torch::kFloat);
+    const SeenPositions full{random({2, 4, 8}, torch::kFloat), random({2, 4, 8}, torch::kFloat), 0, 4};
+    EXPECT_THROW(static_cast<void>(one_query_attention(rows, rows, rows, {full}, 1)), c10::Error);
 }
 
 TEST(Kernels, TakeEachItemOnceOnAnyNumberOfThreads) {
