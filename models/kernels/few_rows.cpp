@@ -271,6 +271,9 @@ struct TileProduct {
 /// `rows` in whole blocks of `block` numbers of `type`, zero behind them.
 Tensor in_blocks(const Tensor& rows, std::int64_t block, torch::ScalarType type) {
     const std::int64_t depth = rows.size(1);
+    if (depth % block == 0 && rows.scalar_type() == type) {
+        return rows.contiguous();
+    }
     Tensor padded = torch::zeros({rows.size(0), (depth + block - 1) / block * block}, rows.options().dtype(type));
     padded.narrow(1, 0, depth).copy_(rows);
     return padded;
