@@ -5,6 +5,7 @@
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/core/buffers_to_string.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/empty_body.hpp>
@@ -24,8 +25,8 @@
 
 namespace distilld {
 
-/// The layers of a ByteStream as one stream with one type of handler: what Beast does over a stream is large, and is
-/// compiled once so.
+/// The layers of a ByteStream as one stream with one type of handler, so that Beast's code for a stream, which is
+/// large, is compiled once.
 class WebSocketLayers {
   public:
     using executor_type = boost::beast::tcp_stream::executor_type;
@@ -44,12 +45,8 @@ class WebSocketLayers {
             over_layer([&](auto& layer) { layer.async_read_some(into, std::move(done)); });
         };
         boost::asio::mutable_buffer first;
-        for (auto one = boost::asio::buffer_sequence_begin(buffers); one != boost::asio::buffer_sequence_end(buffers);
-             ++one) {
-            first = *one;
-            if (first.size() > 0) {
-                break;
-            }
+        for (const boost::asio::mutable_buffer one : boost::beast::buffers_range_ref(buffers)) {
+            first = first.size() == 0 ? one : first;
         }
         return boost::asio::async_initiate<Token, void(boost::system::error_code, std::size_t)>(start, token, first);
     }
@@ -61,9 +58,10 @@ class WebSocketLayers {
         };
         Pieces pieces;
         std::size_t count = 0;
-        for (auto one = boost::asio::buffer_sequence_begin(buffers);
-             count < pieces.size() && one != boost::asio::buffer_sequence_end(buffers); ++one) {
-            pieces[count++] = *one;
+        for (const boost::asio::const_buffer one : boost::beast::buffers_range_ref(buffers)) {
+            if (count < pieces.size() && one.size() > 0) {
+                pieces[count++] = one;
+            }
         }
         return boost::asio::async_initiate<Token, void(boost::system::error_code, std::size_t)>(start, token, pieces);
     }
@@ -80,8 +78,8 @@ class WebSocketLayers {
 
   private:
     using Transferred = boost::asio::any_completion_handler<void(boost::system::error_code, std::size_t)>;
-    /// A frame's head and its content go out together.
-    using Pieces = std::array<boost::asio::const_buffer, 2>;
+    /// A frame has two and the head of an HTTP message one per field. They go out together.
+    using Pieces = std::array<boost::asio::const_buffer, 16>;
 
     void over_layer(auto&& call) {
         if (streams_.tls) {
