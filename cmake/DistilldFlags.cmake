@@ -49,9 +49,9 @@ if(DISTILLD_SANITIZER STREQUAL "address")
     target_compile_definitions(distilld_flags INTERFACE BOOST_ASIO_DISABLE_AWAITABLE_FRAME_RECYCLING
         _GLIBCXX_ASSERTIONS)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-        # What is undefined is looked for in our own sources: a third of the time of this build would go into templates
-        # of libraries. The file's name changes with what it says, because neither Ninja nor ccache reads it; it is
-        # relative to the build folder, so that checkouts share what ccache has.
+        # Undefined behaviour is looked for in our own sources only: templates of libraries would add a third to
+        # the time of this build. The file's name changes with what it says, because neither Ninja nor ccache reads it;
+        # it is relative to the build folder, so that checkouts share what ccache has.
         set(libraries "[undefined]\nsrc:/usr/include/*\nsrc:/usr/lib/*\nsrc:*/libtorch/include/*\n")
         string(SHA1 libraries_name "${libraries}")
         set(libraries_name generated/libraries-${libraries_name}.txt)

@@ -65,6 +65,33 @@ DISTILLD_INLINE void multiply_blocks(const Multiplied& product, std::int64_t beg
     }
 }
 
+/// The processor by itself fetches rows of W too late. While a block is multiplied, this asks for its share of the rows
+/// that come next: all rows of x together ask for all of them.
+template <typename T, std::int64_t Columns, std::int64_t Rows>
+class RowsAhead {
+  public:
+    template <typename Multiplied>
+    DISTILLD_INLINE RowsAhead(const Multiplied& product, std::int64_t column, std::int64_t row)
+        : depth_(product.depth),
+          first_((row * Columns + product.rows - 1) / product.rows),
+          last_(((row + Rows) * Columns + product.rows - 1) / product.rows) {
+        const std::int64_t next = column + 2 * Columns <= product.columns ? column + Columns : column;
+        rows_ = product.weight + next * depth_;
+    }
+
+    DISTILLD_INLINE void fetch(std::int64_t k) const {
+        for (std::int64_t c = first_; c < last_; ++c) {
+            __builtin_prefetch(rows_ + c * depth_ + k, 0, 2);
+        }
+    }
+
+  private:
+    const T* rows_ = nullptr;
+    std::int64_t depth_;
+    std::int64_t first_;
+    std::int64_t last_;
+};
+
 template <typename T>
 struct Product {
     const Wide<T>* x;  ///< [rows, depth in whole lanes], zero behind the depth
@@ -83,14 +110,9 @@ struct Product {
         const T* w = weight + column * depth;
         const Wide<T>* v = x + row * stride;
         const std::int64_t whole = depth - depth % kLanes;
-        // The processor by itself fetches these rows of W too late. Each pass over them asks for its share of the next.
-        const T* next = w + (column + 2 * Columns <= columns ? Columns * depth : 0);
-        const std::int64_t first = (row * Columns + rows - 1) / rows;
-        const std::int64_t last = ((row + Rows) * Columns + rows - 1) / rows;
+        const RowsAhead<T, Columns, Rows> ahead(*this, column, row);
         for (std::int64_t k = 0; k < whole; k += kLanes) {
-            for (std::int64_t c = first; c < last; ++c) {
-                __builtin_prefetch(next + c * depth + k, 0, 2);
-            }
+            ahead.fetch(k);
             std::array<Lanes<Wide<T>>, Columns> weights;
             for (std::int64_t c = 0; c < Columns; ++c) {
                 widen(w + c * depth + k, weights[static_cast<std::size_t>(c)]);
@@ -141,15 +163,19 @@ struct Product {
 
 #ifdef DISTILLD_BF16
 
-/// The same with the dot products of AVX512-BF16: pairs of bf16 products, in the order of the instruction.
-struct DotProduct {
-    const std::uint16_t* x;  ///< [rows, depth in whole kBlocks], zero behind the depth
+/// As in Product, in bf16.
+struct Bf16Sides {
     const std::uint16_t* weight;
     const std::uint16_t* bias;
     std::uint16_t* out;
     std::int64_t rows;
     std::int64_t columns;
     std::int64_t depth;
+};
+
+/// The same with the dot products of AVX512-BF16: pairs of bf16 products, in the order of the instruction.
+struct DotProduct : Bf16Sides {
+    const std::uint16_t* x;  ///< [rows, depth in whole kBlocks], zero behind the depth
     std::int64_t stride;
 
     template <std::int64_t Columns, std::int64_t Rows>
@@ -164,7 +190,9 @@ struct DotProduct {
         }
         const std::uint16_t* w = weight + column * depth;
         const std::uint16_t* v = x + row * stride;
+        const RowsAhead<std::uint16_t, Columns, Rows> ahead(*this, column, row);
         for (std::int64_t k = 0; k < depth; k += kBlock) {
+            ahead.fetch(k);
             // Behind the depth lies the next row, or nothing.
             const __mmask32 there = depth - k >= kBlock ? ~__mmask32{0} : (__mmask32{1} << (depth - k)) - 1;
             __m512bh weights[Columns];
@@ -229,14 +257,8 @@ struct DotProduct {
 };
 
 /// The same with AMX, which computes each row of a tile independently: kBlock rows of W by all rows of x.
-struct TileProduct {
+struct TileProduct : Bf16Sides {
     const Pair* x;  ///< xᵀ [depth / 2, width], both in whole kBlocks, zero behind them
-    const std::uint16_t* weight;
-    const std::uint16_t* bias;
-    std::uint16_t* out;
-    std::int64_t rows;
-    std::int64_t columns;
-    std::int64_t depth;
     std::int64_t width;
 
     /// Blocks [begin, end) of kBlock columns.
@@ -287,7 +309,8 @@ bool takes_few_rows(const Tensor& weight) {
            (type == torch::kFloat || type == torch::kBFloat16 || type == torch::kDouble);
 }
 
-Tensor few_rows_product(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
+Tensor few_rows_product(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
+                        [[maybe_unused]] Bf16Instructions instructions) {
     const std::int64_t depth = weight.size(1);
     const std::int64_t columns = weight.size(0);
     const Tensor rows = x.reshape({-1, depth});
@@ -311,35 +334,28 @@ Tensor few_rows_product(const Tensor& x, const Tensor& weight, const std::option
     const auto bits = [](const Tensor& tensor) {
         return reinterpret_cast<const std::uint16_t*>(elements<c10::BFloat16>(tensor));
     };
-    const bool in_bf16 = rows.scalar_type() == torch::kBFloat16;
-    if (in_bf16 && bf16_instructions() == Bf16Instructions::tiles) {
-        const Tensor lines = rows.contiguous();
-        const std::int64_t width = TileProduct::whole_blocks(rows.size(0));
-        std::vector<Pair> turned(static_cast<std::size_t>(TileProduct::whole_blocks(depth) / 2 * width));
-        pair_columns({bits(lines), depth, rows.size(0), depth}, width, TileProduct::whole_blocks(depth), turned.data(),
-                     width);
-        const TileProduct product{turned.data(),
-                                  bits(weight),
-                                  bias ? bits(*bias) : nullptr,
-                                  reinterpret_cast<std::uint16_t*>(mutable_elements<c10::BFloat16>(out)),
-                                  rows.size(0),
-                                  columns,
-                                  depth,
-                                  width};
-        in_parallel((columns + kBlock - 1) / kBlock, grain_of(kBlock * depth),
-                    [&product](std::int64_t begin, std::int64_t end) { product.multiply(begin, end); });
-    } else if (in_bf16 && bf16_instructions() == Bf16Instructions::dots) {
-        const Tensor padded = in_blocks(rows, kBlock, torch::kBFloat16);
-        const DotProduct product{bits(padded),
-                                 bits(weight),
-                                 bias ? bits(*bias) : nullptr,
-                                 reinterpret_cast<std::uint16_t*>(mutable_elements<c10::BFloat16>(out)),
-                                 rows.size(0),
-                                 columns,
-                                 depth,
-                                 padded.size(1)};
-        in_parallel(blocks, grain,
-                    [&product](std::int64_t begin, std::int64_t end) { multiply_blocks(product, begin, end); });
+    if (rows.scalar_type() == torch::kBFloat16 && instructions != Bf16Instructions::none) {
+        const Bf16Sides sides{bits(weight),
+                              bias ? bits(*bias) : nullptr,
+                              reinterpret_cast<std::uint16_t*>(mutable_elements<c10::BFloat16>(out)),
+                              rows.size(0),
+                              columns,
+                              depth};
+        if (instructions == Bf16Instructions::tiles) {
+            const Tensor lines = rows.contiguous();
+            const std::int64_t width = TileProduct::whole_blocks(rows.size(0));
+            std::vector<Pair> turned(static_cast<std::size_t>(TileProduct::whole_blocks(depth) / 2 * width));
+            pair_columns({bits(lines), depth, rows.size(0), depth}, width, TileProduct::whole_blocks(depth),
+                         turned.data(), width);
+            const TileProduct product{sides, turned.data(), width};
+            in_parallel((columns + kBlock - 1) / kBlock, grain_of(kBlock * depth),
+                        [&product](std::int64_t begin, std::int64_t end) { product.multiply(begin, end); });
+        } else {
+            const Tensor padded = in_blocks(rows, kBlock, torch::kBFloat16);
+            const DotProduct product{sides, bits(padded), padded.size(1)};
+            in_parallel(blocks, grain,
+                        [&product](std::int64_t begin, std::int64_t end) { multiply_blocks(product, begin, end); });
+        }
     } else {
         with_element_type(rows.scalar_type(), multiply);
     }

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "tests/unit/models/kernels/instructions_here.hpp"
+
 namespace distilld::kernels {
 namespace {
 
@@ -23,18 +25,6 @@ struct Shape {
 const std::vector<Shape> kShapes = {{1, 1, 1, 1, 32},   {2, 4, 2, 2, 64},  {1, 2, 2, 31, 128},
                                     {2, 3, 1, 33, 20},  {1, 6, 2, 65, 64}, {1, 4, 2, 97, 80},
                                     {2, 2, 1, 128, 32}, {1, 2, 1, 200, 7}, {1, 1, 1, 300, 256}};
-
-std::vector<Bf16Instructions> instructions_here() {
-    switch (bf16_instructions()) {
-        case Bf16Instructions::none:
-            return {};
-        case Bf16Instructions::dots:
-            return {Bf16Instructions::dots};
-        case Bf16Instructions::tiles:
-            return {Bf16Instructions::dots, Bf16Instructions::tiles};
-    }
-    return {};
-}
 
 /// [B, heads, T, D] with positions before heads in memory, as projections are.
 Tensor random_heads(const Shape& shape, std::int64_t heads, std::uint64_t seed) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "models/kernels/parallel.hpp"
 #include "models/kernels/rms_norm.hpp"
 #include "models/kernels/rotation.hpp"
+#include "tests/unit/models/kernels/instructions_here.hpp"
 
 namespace distilld::kernels {
 namespace {
@@ -55,29 +57,39 @@ Tensor normed(const Tensor& stream, const Tensor& weight) {
     return weight * (wide * torch::rsqrt(wide.square().mean(-1, true) + kEpsilon)).to(stream.scalar_type());
 }
 
-TEST(Kernels, FewRowsAreMultipliedAsRowsAlone) {
+void expect_rows_as_alone(torch::ScalarType type, Bf16Instructions instructions) {
     constexpr std::int64_t kRows = 37;
-    for (const auto type : {torch::kFloat, torch::kBFloat16, torch::kDouble}) {
-        for (const auto& [depth, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{
-                 {1, 1}, {8, 5}, {16, 4}, {33, 7}, {64, 300}, {300, 64}}) {
-            const Tensor x = random({kRows, depth}, type, 1);
-            const Tensor weight = random({columns, depth}, type, 2);
-            const Tensor bias = random({columns}, type, 3);
-            const Tensor all = few_rows_product(x, weight, bias);
-            const Tensor exact = at::linear(x.to(torch::kDouble), weight.to(torch::kDouble), bias.to(torch::kDouble));
-            EXPECT_LT(distance(all, exact), type == torch::kBFloat16 ? 4e-3 : 1e-6);
-            for (const int threads : {1, 3}) {
-                const Threads count(threads);
-                for (std::int64_t begin = 0; begin < kRows; begin += 4) {
-                    for (const std::int64_t size : {std::int64_t{1}, std::min<std::int64_t>(5, kRows - begin)}) {
-                        const Tensor some = few_rows_product(x.narrow(0, begin, size), weight, bias);
-                        EXPECT_TRUE(torch::equal(some, all.narrow(0, begin, size)));
-                    }
+    const auto product = [instructions](const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias) {
+        return few_rows_product(x, weight, bias, instructions);
+    };
+    for (const auto& [depth, columns] :
+         std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {8, 5}, {16, 4}, {33, 7}, {64, 300}, {300, 64}}) {
+        const Tensor x = random({kRows, depth}, type, 1);
+        const Tensor weight = random({columns, depth}, type, 2);
+        const Tensor bias = random({columns}, type, 3);
+        const Tensor all = product(x, weight, bias);
+        const Tensor exact = at::linear(x.to(torch::kDouble), weight.to(torch::kDouble), bias.to(torch::kDouble));
+        EXPECT_LT(distance(all, exact), type == torch::kBFloat16 ? 4e-3 : 1e-6);
+        for (const int threads : {1, 3}) {
+            const Threads count(threads);
+            for (std::int64_t begin = 0; begin < kRows; begin += 4) {
+                for (const std::int64_t size : {std::int64_t{1}, std::min<std::int64_t>(5, kRows - begin)}) {
+                    const Tensor some = product(x.narrow(0, begin, size), weight, bias);
+                    EXPECT_TRUE(torch::equal(some, all.narrow(0, begin, size)));
                 }
             }
-            EXPECT_LT(distance(few_rows_product(x.unsqueeze(0), weight, {})[0], exact - bias.to(torch::kDouble)),
-                      type == torch::kBFloat16 ? 4e-3 : 1e-6);
         }
+        EXPECT_LT(distance(product(x.unsqueeze(0), weight, {})[0], exact - bias.to(torch::kDouble)),
+                  type == torch::kBFloat16 ? 4e-3 : 1e-6);
+    }
+}
+
+TEST(Kernels, FewRowsAreMultipliedAsRowsAlone) {
+    for (const auto type : {torch::kFloat, torch::kBFloat16, torch::kDouble}) {
+        expect_rows_as_alone(type, Bf16Instructions::none);
+    }
+    for (const Bf16Instructions instructions : instructions_here()) {
+        expect_rows_as_alone(torch::kBFloat16, instructions);
     }
     EXPECT_FALSE(takes_few_rows(random({4, 8}, torch::kFloat).t()));
 }
