@@ -140,7 +140,7 @@ function(distilld_program name)
     target_link_libraries(${name} PRIVATE distilld_flags ${arg_DEPS})
 endfunction()
 
-# distilld_test(NAME [THREADS] SOURCES a_test.cpp… [ALONE b_test.cpp…] [DEPS lib…] [TORCH])
+# distilld_test(NAME [THREADS] SOURCES a_test.cpp… [ALONE b_test.cpp…] [DEPS lib…] [TORCH] [TIMEOUT seconds])
 # One GoogleTest program, registered with ctest under its own name (one entry: each start of libtorch costs 0.3 s).
 # TORCH: with the precompiled torch header. The target unit_tests builds all of them and what they run; the default
 # target leaves them out, for scripts/test.sh runs them under the sanitizers only. They are compiled without
@@ -148,9 +148,12 @@ endfunction()
 # SOURCES are compiled in batches, see distilld_batches().
 # THREADS: what it tests runs on several threads; the tree of the thread sanitizer has no other tests.
 function(distilld_test name)
-    cmake_parse_arguments(arg "THREADS;TORCH" "" "SOURCES;ALONE;DEPS" ${ARGN})
+    cmake_parse_arguments(arg "THREADS;TORCH" "TIMEOUT" "SOURCES;ALONE;DEPS" ${ARGN})
     if(DISTILLD_SANITIZER STREQUAL "thread" AND NOT arg_THREADS)
         return()
+    endif()
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 300)
     endif()
     add_executable(${name} EXCLUDE_FROM_ALL ${arg_SOURCES} ${arg_ALONE})
     distilld_batches(${name} ${arg_ALONE})
@@ -166,5 +169,5 @@ function(distilld_test name)
         distilld_precompiled_torch(${name})
     endif()
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT 900)  # under a sanitizer, on a busy machine, some take ten minutes
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT})
 endfunction()
