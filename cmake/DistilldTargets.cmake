@@ -162,9 +162,7 @@ function(distilld_test name)
     if(NOT arg_TORCH)  # whose precompiled header is shared with the product
         target_compile_options(${name} PRIVATE -O0)
     endif()
-    target_link_libraries(${name} PRIVATE distilld_flags ${arg_DEPS} GTest::gmock GTest::gtest_main)
-    target_compile_definitions(${name} PRIVATE DISTILLD_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-        DISTILLD_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+    target_link_libraries(${name} PRIVATE distilld_flags distilld_test_paths ${arg_DEPS} GTest::gmock GTest::gtest_main)
     if(arg_TORCH)
         distilld_precompiled_torch(${name})
     endif()

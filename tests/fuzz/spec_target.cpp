@@ -6,6 +6,7 @@
 #include "api/spec_comments.hpp"
 #include "api/spec_overrides.hpp"
 #include "tests/fuzz/targets.hpp"
+#include "tests/support/paths.hpp"
 
 namespace distilld::fuzz {
 
@@ -48,7 +49,7 @@ std::vector<std::string> spec_seeds() {
             std::string(kBorder) + "/training/batch_size=\"auto\"",
         R"(// words
 {"student":{/* none */"model":1e400},"a":[[[[{}]]]]})"};
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(DISTILLD_SOURCE_DIR "/examples")) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(test::source_dir() / "examples")) {
         if (entry.path().extension() == ".json") {
             std::ostringstream text;
             text << std::ifstream(entry.path()).rdbuf();

@@ -9,6 +9,7 @@
 
 #include "api/job_spec_json.hpp"
 #include "api/openapi.hpp"
+#include "tests/support/paths.hpp"
 
 namespace distilld::api {
 namespace {
@@ -31,18 +32,18 @@ SpecTable shrunk_table() {
 }
 
 TEST(SpecDocs, WhatIsCheckedInSaysWhatTheTableSays) {
-    const auto markdown = read_text(DISTILLD_SOURCE_DIR "/docs/job-spec.md");
+    const auto markdown = read_text(test::source_dir() / "docs/job-spec.md");
     EXPECT_EQ(with_field_tables(markdown, spec_table()).value(), markdown) << "run distilld-spec-docs";
-    const auto yaml = read_text(DISTILLD_SOURCE_DIR "/api/openapi.yaml");
+    const auto yaml = read_text(test::source_dir() / "api/openapi.yaml");
     EXPECT_EQ(with_job_spec_schema(yaml, spec_table()).value(), yaml) << "run distilld-spec-docs";
     EXPECT_EQ(openapi_yaml(), yaml);
 }
 
 TEST(SpecDocs, AnotherTableIsSeen) {
-    const auto markdown = read_text(DISTILLD_SOURCE_DIR "/docs/job-spec.md");
+    const auto markdown = read_text(test::source_dir() / "docs/job-spec.md");
     EXPECT_THAT(markdown, HasSubstr("| `output` |"));
     EXPECT_THAT(with_field_tables(markdown, shrunk_table()).value(), Not(HasSubstr("| `output` |")));
-    const auto yaml = read_text(DISTILLD_SOURCE_DIR "/api/openapi.yaml");
+    const auto yaml = read_text(test::source_dir() / "api/openapi.yaml");
     EXPECT_THAT(with_job_spec_schema(yaml, shrunk_table()).value(),
                 HasSubstr("else: { required: [student, training], properties:"));
 }
@@ -86,7 +87,7 @@ TEST(SpecDocs, YamlHoldsNoTextThatIsTakenForSomethingElse) {
 
 TEST(Examples, AreValidSpecs) {
     std::size_t count = 0;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(DISTILLD_SOURCE_DIR "/examples")) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(test::source_dir() / "examples")) {
         if (entry.path().extension() != ".json") {
             continue;
         }

@@ -8,11 +8,12 @@
 #include "base/half_float.hpp"
 #include "pipeline/core/target_rows.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_codec.hpp"
+#include "tests/support/paths.hpp"
 
 namespace distilld::test {
 
 std::string read_fixture(const std::string& name) {
-    std::ifstream file(std::string(DISTILLD_SOURCE_DIR) + "/tests/fixtures/teachers/" + name, std::ios::binary);
+    std::ifstream file(source_dir() / "tests/fixtures/teachers" / name, std::ios::binary);
     if (!file) {
         throw std::runtime_error("no fixture " + name);
     }

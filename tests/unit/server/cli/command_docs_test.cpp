@@ -13,6 +13,7 @@
 #include "server/cli/command_line.hpp"
 #include "server/support/completions.hpp"
 #include "server/support/man_page.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/server/cli/all_commands.hpp"
 
@@ -92,7 +93,7 @@ TEST(CommandDocs, ManualPageHasExamplesEnvironmentAndFiles) {
 }
 
 TEST(CommandDocs, TheTableOfProgramsHasEachCommand) {
-    const auto text = test::read_bytes(DISTILLD_SOURCE_DIR "/docs/configuration.md");
+    const auto text = test::read_bytes(test::source_dir() / "docs/configuration.md");
     const auto rows = section(text, "## Programs\n", "\n## ");
     for (const auto& command : test::kAllCommands) {
         if (command.empty()) {
@@ -105,7 +106,7 @@ TEST(CommandDocs, TheTableOfProgramsHasEachCommand) {
 
 TEST(CommandDocs, TheManualPageHasEachVariableOfClients) {
     const auto man = printed({"man"});
-    const auto text = test::read_bytes(DISTILLD_SOURCE_DIR "/docs/configuration.md");
+    const auto text = test::read_bytes(test::source_dir() / "docs/configuration.md");
     const auto table = section(text, "## Environment\n", "\n## ");
     const std::regex variable("\n\\| `(DISTILLD_[A-Z_]+)");
     std::size_t count = 0;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "server/jobs/metrics/job_metrics.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/server/support/exposition.hpp"
 
@@ -87,7 +88,7 @@ TEST(JobMetrics, TextIsWhatItHasAlwaysBeen) {
     metrics->http_request("GET", "/v1/jobs/{id}", 200, std::chrono::seconds(90));
     metrics->http_request("POST", "/v1/jobs", 400, std::chrono::microseconds(1500));
     const auto golden =
-        test::exposition_lines(test::read_bytes(DISTILLD_SOURCE_DIR "/tests/unit/server/jobs/job_metrics_golden.txt"));
+        test::exposition_lines(test::read_bytes(test::source_dir() / "tests/unit/server/jobs/job_metrics_golden.txt"));
     ASSERT_GT(golden.size(), 100U);
     const auto lines = test::lines_without_process_values(metrics->text());
     EXPECT_THAT(lines, ::testing::IsSupersetOf(golden));

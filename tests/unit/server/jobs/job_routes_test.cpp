@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "server/jobs/routes/metrics_routes.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/unit/server/jobs/fake_worker.hpp"
 #include "tests/unit/server/jobs/full_disk.hpp"
 #include "tests/unit/server/jobs/routes_fixture.hpp"
@@ -291,7 +292,7 @@ TEST_F(JobRoutesTest, ContractSaysTypesAndBounds) {
 
 TEST_F(JobRoutesTest, ContractNamesEveryRoute) {
     const auto contract = get("/openapi.yaml").body;
-    std::ifstream file(DISTILLD_SOURCE_DIR "/api/openapi.yaml");
+    std::ifstream file(test::source_dir() / "api/openapi.yaml");
     const std::string on_disk{std::istreambuf_iterator<char>(file), {}};
     EXPECT_EQ(contract, on_disk);
     for (const auto& route : routes_) {

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/paths.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld {
@@ -48,7 +49,7 @@ TEST(SettingsPrint, WhatIsRequiredAndNotGivenIsLeftOut) {
 }
 
 TEST(SettingsDocs, ThePageSaysWhatTheTableSays) {
-    std::ifstream stream(DISTILLD_SOURCE_DIR "/docs/settings.md");
+    std::ifstream stream(test::source_dir() / "docs/settings.md");
     std::ostringstream page;
     page << stream.rdbuf();
     EXPECT_EQ(with_settings_tables(page.str()).value(), page.str()) << "run distilld-spec-docs";

@@ -9,13 +9,14 @@
 
 #include "pipeline/core/worker_events.hpp"
 #include "server/supervisor/worker_process.hpp"
+#include "tests/support/paths.hpp"
 
 namespace distilld::test {
 
 /// The program tests/support/fake_worker.cpp, told what to do.
 inline WorkerProcessOptions fake(const std::string& behaviour) {
     WorkerProcessOptions options;
-    options.program = std::filesystem::path(DISTILLD_BIN_DIR) / "fake_worker";
+    options.program = bin_dir() / "fake_worker";
     options.arguments = {behaviour};
     options.forward_stderr = false;
     return options;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "distilld_version.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/server/support/exposition.hpp"
 
@@ -29,7 +30,7 @@ TEST(TeacherMetrics, TextIsWhatItHasAlwaysBeen) {
         counts.models[{"cpu", "float32", "teacher", kVersion}] = 1;
     });
     auto golden = test::exposition_lines(
-        test::read_bytes(DISTILLD_SOURCE_DIR "/tests/unit/server/teacher/teacher_metrics_golden.txt"));
+        test::read_bytes(test::source_dir() / "tests/unit/server/teacher/teacher_metrics_golden.txt"));
     EXPECT_GT(golden.size(), 70U);
     golden.insert("distilld_teacher_server_model_info{device=\"cpu\",dtype=\"float32\",model=\"teacher\",version=\"" +
                   std::string(kVersion) + "\"} 1");
