@@ -32,6 +32,9 @@ target_compile_options(distilld_flags INTERFACE
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow
         -Wno-error=mismatched-new-delete -Wno-subobject-linkage -Wno-dangling-reference -Wno-error=non-virtual-dtor>)
 target_include_directories(distilld_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
+# __FILE__ starts at the root. With the checkout's folder in it, no batch of tests would come from ccache in another
+# checkout: CMake's batches include their sources by absolute paths, which ccache does not make relative.
+target_compile_options(distilld_flags INTERFACE -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
 
 if(DISTILLD_REPRODUCIBLE)
     # Paths get into programs as __FILE__ and as names of lambdas, and ccache makes them relative to the build folder.

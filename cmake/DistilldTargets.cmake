@@ -80,6 +80,17 @@ function(distilld_precompiled_torch name)
     target_precompile_headers(${name} REUSE_FROM distilld_torch_header)
 endfunction()
 
+# The same for tests: unoptimized, and with GoogleTest.
+function(distilld_precompiled_torch_test name)
+    if(NOT TARGET distilld_torch_test_header)
+        distilld_precompiled_header(torch_test "torch ${Torch_VERSION} gtest ${GTest_VERSION}"
+            DEPS distilld_torch distilld_boost GTest::gmock
+            HEADERS <torch/torch.h> <gmock/gmock.h> <gtest/gtest.h>)
+        target_compile_options(distilld_torch_test_header PRIVATE -O0)
+    endif()
+    target_precompile_headers(${name} REUSE_FROM distilld_torch_test_header)
+endfunction()
+
 # All libraries that a target links, through others too.
 function(distilld_linked_libraries name result)
     get_target_property(todo ${name} LINK_LIBRARIES)
@@ -159,12 +170,10 @@ function(distilld_test name)
     distilld_batches(${name} ${arg_ALONE})
     set_property(GLOBAL APPEND PROPERTY distilld_targets ${name})
     add_dependencies(unit_tests ${name})
-    if(NOT arg_TORCH)  # whose precompiled header is shared with the product
-        target_compile_options(${name} PRIVATE -O0)
-    endif()
+    target_compile_options(${name} PRIVATE -O0)
     target_link_libraries(${name} PRIVATE distilld_flags distilld_test_paths ${arg_DEPS} GTest::gmock GTest::gtest_main)
     if(arg_TORCH)
-        distilld_precompiled_torch(${name})
+        distilld_precompiled_torch_test(${name})
     endif()
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT})
