@@ -24,8 +24,8 @@ function(distilld_library name)
     target_link_libraries(${name} PUBLIC ${arg_DEPS} PRIVATE distilld_flags ${arg_PRIVATE_DEPS})
 endfunction()
 
-# distilld_optimized(NAME): under a sanitizer, too, the library is compiled with optimization, because its tests compute.
-# Other libraries that link Boost are not then: the optimizer takes more than half of what coroutines cost to compile.
+# distilld_optimized(NAME): the library is compiled with optimization under a sanitizer, too, because its tests compute.
+# Other libraries that link Boost are not: the optimizer takes more than half of the time to compile coroutines.
 function(distilld_optimized name)
     set_target_properties(${name} PROPERTIES DISTILLD_OPTIMIZED ON)
 endfunction()
@@ -170,7 +170,7 @@ endfunction()
 # One GoogleTest program, registered with ctest under its own name (one entry: each start of libtorch costs 0.3 s).
 # TORCH: with the precompiled torch header. The target unit_tests builds all of them and what they run; the default
 # target leaves them out, for scripts/test.sh runs them under the sanitizers only. They are compiled without
-# optimization: most of their time would go into gmock and fixtures.
+# optimization: most of its time would go into gmock and fixtures.
 # SOURCES are compiled in batches, see distilld_batches().
 # THREADS: what it tests runs on several threads; the tree of the thread sanitizer has no other tests.
 function(distilld_test name)
