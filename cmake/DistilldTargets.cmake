@@ -24,15 +24,15 @@ function(distilld_library name)
     target_link_libraries(${name} PUBLIC ${arg_DEPS} PRIVATE distilld_flags ${arg_PRIVATE_DEPS})
 endfunction()
 
-# distilld_optimized(NAME): the library is compiled with optimization under a sanitizer, too, because its tests compute.
-# Other libraries that link Boost are not: the optimizer takes more than half of the time to compile coroutines.
+# distilld_optimized(NAME): the library is optimized under a sanitizer, too, because its tests take long. So are those
+# that use libtorch. Others that link Boost are not: optimizing takes more than half of the time to compile coroutines.
 function(distilld_optimized name)
     set_target_properties(${name} PROPERTIES DISTILLD_OPTIMIZED ON)
 endfunction()
 
 # distilld_fuzzed(NAME): with Clang's address sanitizer the library tells libFuzzer which of its branches an input took.
 # Programs that do not fuzz are no worse off: the sanitizer's run-time library has empty functions for that.
-# It reads what others send, and tests send it much: it is optimized.
+# It is optimized, because tests send a lot of data through it.
 function(distilld_fuzzed name)
     distilld_optimized(${name})
     if(DISTILLD_SANITIZER STREQUAL "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
@@ -171,7 +171,7 @@ endfunction()
 # One GoogleTest program, registered with ctest under its own name (one entry: each start of libtorch costs 0.3 s).
 # TORCH: with the precompiled torch header. The target unit_tests builds all of them and what they run; the default
 # target leaves them out, for scripts/test.sh runs them under the sanitizers only. They are compiled without
-# optimization: most of its time would go into gmock and fixtures.
+# optimization, which would spend most of its time on gmock and fixtures.
 # SOURCES are compiled in batches, see distilld_batches().
 # THREADS: what it tests runs on several threads; the tree of the thread sanitizer has no other tests.
 function(distilld_test name)
