@@ -98,7 +98,11 @@ void RunRecorder::on(const FinishedEvent& event, Time) {
                                       .top1_agreement = known.eval_top1_agreement,
                                       .acceptance_rate = known.eval_acceptance_rate});
     }
-    // Thinning must not swallow the last step.
+    // Thinning must not swallow the last step. An earlier recorder may have stored it: of a service that was killed
+    // while its worker lived on, or of an attempt that died after its last step.
+    if (!last_metrics_step_) {
+        last_metrics_step_ = journal_.last_metrics_step(id_);
+    }
     if (last_metrics_step_ != last.step) {
         journal_.append(id_, record_of(last));
     }

@@ -1,6 +1,11 @@
 #include "server/jobs/store/job_journal.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <optional>
 #include <ranges>
 #include <utility>
 
@@ -97,6 +102,28 @@ std::optional<StoredJob> JobJournal::find_by_key(const std::string& key, const s
 
 EventPage JobJournal::events(const std::string& id, std::uint64_t after, std::uint32_t limit) {
     return store_->events(id, after, limit);
+}
+
+std::optional<std::uint64_t> JobJournal::last_metrics_step(const std::string& id) {
+    constexpr std::uint32_t kPage = 100;
+    EventPage page{live_.at(id).unsaved_events, true};
+    std::ranges::reverse(page.events);
+    std::uint64_t before = std::numeric_limits<std::int64_t>::max();  // SQLite's largest number
+    try {
+        while (true) {
+            const auto found = std::ranges::find(page.events, api::EventType::metrics, &api::JobEvent::type);
+            if (found != page.events.end()) {
+                return found->data.at("step").to_number<std::uint64_t>();
+            }
+            if (!page.has_more) {
+                return std::nullopt;
+            }
+            page = store_->events_before(id, before, kPage);
+            before = page.events.empty() ? 0 : page.events.back().sequence;
+        }
+    } catch (const std::exception&) {  // of the disk, or of an event that is damaged
+        return std::nullopt;
+    }
 }
 
 const std::map<std::string, std::uint64_t>& JobJournal::waiting() {

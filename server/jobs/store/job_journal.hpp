@@ -56,6 +56,8 @@ class JobJournal {
     [[nodiscard]] std::optional<api::JobState> state_of(const std::string& id);
     [[nodiscard]] std::optional<StoredJob> find_by_key(const std::string& key, const std::string& not_before);
     [[nodiscard]] EventPage events(const std::string& id, std::uint64_t after, std::uint32_t limit);
+    /// Step of the newest metrics event of a job that has not ended; nullopt: there is none, or it cannot be read.
+    [[nodiscard]] std::optional<std::uint64_t> last_metrics_step(const std::string& id);
     /// For a job that has not ended: without specs and checkpoints.
     [[nodiscard]] const api::Job& job(const std::string& id) const { return live_.at(id).stored.job; }
     /// The job has not ended, and this is its last attempt.

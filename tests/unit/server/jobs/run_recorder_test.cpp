@@ -1,14 +1,17 @@
 #include "server/jobs/run_recorder.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/unit/server/jobs/fake_worker.hpp"
 
 namespace distilld {
 namespace {
+
+using testing::ElementsAre;
 
 class RunRecorderTest : public ::testing::Test {
   protected:
@@ -57,6 +60,39 @@ TEST_F(RunRecorderTest, EventsOfAReplacedWorkerChangeNothing) {
     EXPECT_EQ(journal_.events("job-a", before, 10).events.at(0).data.at("attempt").to_number<int>(), 2);
     EXPECT_FALSE(recorder(3).is_current());
     EXPECT_FALSE(RunRecorder({"job-b", 2}, 16, {}, journal_, metrics_).is_current());
+}
+
+/// The recorder of a service that was killed, or of an attempt that died, stored the last step; whoever hears of the
+/// end is another one.
+TEST_F(RunRecorderTest, TheLastStepIsStoredOnce) {
+    const auto steps = [this] {
+        std::vector<std::uint64_t> all;
+        for (const auto& event : journal_.events("job-a", 0, 1000).events) {
+            if (event.type == api::EventType::metrics) {
+                all.push_back(event.data.at("step").to_number<std::uint64_t>());
+            }
+        }
+        return all;
+    };
+    const auto finish = [this](std::uint64_t step) {
+        RunRecorder last = recorder(1);
+        tell(last, FinishedEvent{test::progress_at(step, 2.5), "", {}, ""});
+    };
+    finish(3);
+    EXPECT_THAT(steps(), ElementsAre(3));
+    RunRecorder first = recorder(1);
+    tell(first, test::progress_at(4, 2.5));
+    for (int message = 0; message < 150; ++message) {  // more than are read at once
+        tell(first, LogEvent{"info", "said"});
+    }
+    finish(4);
+    EXPECT_THAT(steps(), ElementsAre(3, 4));
+    journal_.hold("job-a");  // the same before it is written
+    tell(first, test::progress_at(5, 2.5));
+    finish(5);
+    finish(6);
+    journal_.release("job-a");
+    EXPECT_THAT(steps(), ElementsAre(3, 4, 5, 6));
 }
 
 /// Each start has the next number, also after a restart of the service; its worker and the job's document have it too.
