@@ -4,8 +4,9 @@
     tidy.py BUILD_DIR [--checks LIST] [--only-with REGEX] [FILE…]
 
 BUILD_DIR holds compile_commands.json. Without files: all of the repository's. A header stands for a file that includes
-it. What passed is not looked at again until it, a header of ours that it includes, the settings or the compiler's
-command change. Exit code 1 if anything was found. scripts/lint.sh calls it.
+it, and a source that is compiled in a batch stands for the batch. What passed is not looked at again until it, a file
+of ours that it includes, the settings or the compiler's command change. Exit code 1 if anything was found.
+scripts/lint.sh calls it.
 """
 
 import argparse
@@ -25,19 +26,25 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
 class Units:
-    """The translation units of a build folder, by path from the root."""
+    """The translation units of a build folder, by path from the root: sources, and CMake's batches of them."""
 
     def __init__(self, build):
         self.commands = {}
         for entry in json.loads((build / "compile_commands.json").read_text()):
             path = pathlib.Path(entry["directory"], entry["file"]).resolve()
-            if path.is_relative_to(ROOT) and not path.is_relative_to(build) and "cmake" not in path.parts:
+            ours = not path.is_relative_to(build) or path.parent.name == "Unity"
+            if path.is_relative_to(ROOT) and ours and "cmake" not in path.parts:
                 command = entry.get("command") or " ".join(entry["arguments"])
                 self.commands[str(path.relative_to(ROOT))] = command.replace(str(ROOT), "")
         self._closures = {}
 
+    @staticmethod
+    def text(path):
+        """The file's text, with paths from the root: batches include their sources by absolute paths."""
+        return (ROOT / path).read_text().replace(f"{ROOT}/", "")
+
     def closure(self, path):
-        """The file and all headers of ours that it includes, which are written from the root."""
+        """The file and all files of ours that it includes, which are written from the root."""
         if path not in self._closures:
             seen, todo = set(), [path]
             while todo:
@@ -45,7 +52,7 @@ class Units:
                 file = ROOT / name
                 if name not in seen and file.is_file():
                     seen.add(name)
-                    todo += INCLUDE.findall(file.read_text())
+                    todo += INCLUDE.findall(self.text(name))
             self._closures[path] = sorted(seen)
         return self._closures[path]
 
@@ -61,7 +68,7 @@ class Units:
     def key(self, unit, settings):
         digest = hashlib.sha256("\0".join([*settings, self.commands[unit]]).encode())
         for path in self.closure(unit):
-            digest.update((ROOT / path).read_bytes())
+            digest.update(self.text(path).encode())
         return digest.hexdigest()
 
 
@@ -91,7 +98,9 @@ def main():
         else:
             chosen.add(unit)
     if arguments.only_with:
-        chosen = {unit for unit in chosen if arguments.only_with.search((ROOT / unit).read_text())}
+        sources = {unit: [path for path in units.closure(unit) if path.endswith(".cpp")] for unit in chosen}
+        has = arguments.only_with.search
+        chosen = {unit for unit in chosen if any(has(units.text(path)) for path in sources[unit])}
 
     version = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
     configs = [ROOT / ".clang-tidy", *sorted(ROOT.glob("*/.clang-tidy"))]
@@ -120,7 +129,7 @@ def main():
                 bad += 1
                 print(found, end="")
     without = f"; not part of this build: {' '.join(left_out)}" if left_out else ""
-    print(f"clang-tidy: {len(order)} files, {looked_at} checked again, {bad} with findings{without}")
+    print(f"clang-tidy: {len(order)} translation units, {looked_at} checked again, {bad} with findings{without}")
     return 1 if bad else 0
 
 
