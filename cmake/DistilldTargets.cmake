@@ -1,25 +1,25 @@
-# distilld_batches(NAME ALONE…): compiles the target in batches of five sources, except those that define a name which
-# another of its sources defines too. A batch takes a third to half less time than its sources. Under a sanitizer, which
-# nobody builds after every change, batches are larger.
+# distilld_batches(NAME ALONE…): compiles the target in batches of ten sources, except those that define a name which
+# another of its sources defines too. A batch takes half as long as its sources or less.
 function(distilld_batches name)
-    set(size 5)
-    if(DISTILLD_SANITIZER)
-        set(size 10)
-    endif()
     set_target_properties(${name} PROPERTIES UNITY_BUILD ${DISTILLD_UNITY}
-        UNITY_BUILD_BATCH_SIZE ${size})
+        UNITY_BUILD_BATCH_SIZE 10)
     set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
+# The same, but not in the preset dev, where each change is compiled.
+function(distilld_batches_unless_dev name)
+    if(NOT CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")
+        distilld_batches(${name} ${ARGN})
+    endif()
 endfunction()
 
 # distilld_library(NAME SOURCES a.cpp… [ALONE b.cpp…] [DEPS lib…] [PRIVATE_DEPS lib…])
 # A static library of one folder. Sources are listed, never globbed.
-# SOURCES are compiled in batches, see distilld_batches(), but not in the preset dev, where each change is compiled.
+# SOURCES are compiled in batches, see distilld_batches_unless_dev().
 function(distilld_library name)
     cmake_parse_arguments(arg "" "" "SOURCES;ALONE;DEPS;PRIVATE_DEPS" ${ARGN})
     add_library(${name} STATIC ${arg_SOURCES} ${arg_ALONE})
-    if(NOT CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")
-        distilld_batches(${name} ${arg_ALONE})
-    endif()
+    distilld_batches_unless_dev(${name} ${arg_ALONE})
     set_property(GLOBAL APPEND PROPERTY distilld_targets ${name})
     target_link_libraries(${name} PUBLIC ${arg_DEPS} PRIVATE distilld_flags ${arg_PRIVATE_DEPS})
 endfunction()
@@ -118,8 +118,8 @@ function(distilld_linked_libraries name result)
 endfunction()
 
 # To be called when all targets are there. Gives those that link Boost and have no precompiled header one of what they
-# include most: it takes 1 to 2.5 s from each file. (Files that forget an include are found by scripts/lint.sh, which
-# uses no precompiled headers.)
+# include most: it takes 1 to 2.5 s from each file. (Files that forget an include are found by own_includes_rule in
+# tests/unit/repo/include_rules_test.py, and by scripts/lint.sh, which uses no precompiled headers.)
 function(distilld_precompile_boost)
     set(asio any_io_executor as_tuple awaitable bind_cancellation_slot bind_executor cancellation_signal co_spawn
         detached dispatch experimental/awaitable_operators experimental/channel io_context ip/tcp post steady_timer
@@ -159,10 +159,12 @@ function(distilld_precompile_boost)
     endforeach()
 endfunction()
 
-# distilld_program(NAME SOURCES a.cpp… [DEPS lib…])
+# distilld_program(NAME SOURCES a.cpp… [ALONE b.cpp…] [DEPS lib…])
+# SOURCES are compiled in batches, see distilld_batches_unless_dev().
 function(distilld_program name)
-    cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
-    add_executable(${name} ${arg_SOURCES})
+    cmake_parse_arguments(arg "" "" "SOURCES;ALONE;DEPS" ${ARGN})
+    add_executable(${name} ${arg_SOURCES} ${arg_ALONE})
+    distilld_batches_unless_dev(${name} ${arg_ALONE})
     set_property(GLOBAL APPEND PROPERTY distilld_targets ${name})
     target_link_libraries(${name} PRIVATE distilld_flags ${arg_DEPS})
 endfunction()

@@ -15,8 +15,8 @@
 namespace distilld::cli {
 namespace {
 
-constexpr std::chrono::seconds kConnectionGrace{1};  // the end of the run must not wait long for a scraper
-constexpr std::uint32_t kMaxConnections = 64;        // a scraper or two, and a few people
+constexpr std::chrono::seconds kScraperGrace{1};  // the end of the run must not wait long for a scraper
+constexpr std::uint32_t kMaxConnections = 64;     // a scraper or two, and a few people
 
 }  // namespace
 
@@ -33,7 +33,7 @@ boost::asio::awaitable<void> MetricsServer::run() {
 }
 
 void MetricsServer::stop() {
-    server_->stop(kConnectionGrace);
+    server_->stop(kScraperGrace);
 }
 
 Result<std::unique_ptr<MetricsServer>> make_metrics_server(boost::asio::any_io_executor executor,
