@@ -3,6 +3,7 @@
 #include <boost/json/value.hpp>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "api/spec_paths.hpp"
 #include "pipeline/core/ranks/rank_rules.hpp"

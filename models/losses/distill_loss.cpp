@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "models/kernels/accumulate.hpp"
 #include "models/kernels/topk_loss.hpp"

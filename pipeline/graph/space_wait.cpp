@@ -1,5 +1,6 @@
 #include "pipeline/graph/space_wait.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/span_text.hpp"

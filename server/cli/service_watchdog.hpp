@@ -5,6 +5,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
+#include <utility>
 
 #include "server/support/service_notifier.hpp"
 

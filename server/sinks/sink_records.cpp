@@ -1,6 +1,7 @@
 #include "server/sinks/sink_records.hpp"
 
 #include <array>
+#include <utility>
 
 namespace distilld::sinks {
 

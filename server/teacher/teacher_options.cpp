@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <type_traits>
+#include <utility>
 
 #include "base/join.hpp"
 

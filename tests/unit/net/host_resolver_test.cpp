@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <exception>
 #include <latch>
 
 #include "tests/unit/pipeline/teacher/teacher_fixture.hpp"

@@ -89,6 +89,44 @@ BEAST_ALLOWED = (
     "cmake/boost_beast_src.cpp",
 )
 WITHOUT_CIRCLES = ("server/jobs/",)
+# What a file includes, itself or through headers of ours, when it names it. A header of a library that brings it today
+# may do without it tomorrow, and a precompiled header or the source before it in a batch hides that it is missing.
+OWN_INCLUDES = {
+    "algorithm": r"std::(ranges::)?(sort|stable_sort|find(_if|_if_not)?|(all|any|none)_of|copy(_n|_if)?|transform|min"
+    r"|max|clamp|fill|replace|lower_bound|upper_bound|equal|mismatch|unique|reverse|count(_if)?)\(",
+    "array": r"std::array<",
+    "atomic": r"std::atomic(_\w+|<)",
+    "charconv": r"std::(from|to)_chars\(",
+    "cmath": r"std::(sqrt|exp|log|log2|pow|isfinite|isnan|isinf|floor|ceil|round|lround|fabs)\(",
+    "condition_variable": r"std::condition_variable",
+    "cstring": r"std::(mem(cpy|cmp|move|set)|str(len|cmp|error))\(",
+    "deque": r"std::deque<",
+    "exception": r"std::(exception_ptr|current_exception|rethrow_exception)\b",
+    "filesystem": r"std::filesystem::",
+    "fstream": r"std::[io]?fstream\b",
+    "functional": r"std::(move_only_)?function<",
+    "future": r"std::(future|promise|packaged_task|async)\b[<(]",
+    "map": r"std::(multi)?map<",
+    "memory": r"std::(unique_ptr|shared_ptr|weak_ptr|make_unique|make_shared)\b",
+    "mutex": r"std::(mutex|lock_guard|scoped_lock|unique_lock|once_flag)\b",
+    "numeric": r"std::(accumulate|iota|reduce|gcd)\(",
+    "optional": r"std::(optional<|nullopt\b)",
+    "random": r"std::(mt19937(_64)?|\w+_distribution)\b",
+    "set": r"std::(multi)?set<",
+    "span": r"std::span<",
+    "sstream": r"std::[io]?stringstream\b",
+    "thread": r"std::(j?thread|this_thread)\b",
+    "tuple": r"std::(tuple<|tie\(|make_tuple\()",
+    "unordered_map": r"std::unordered_map<",
+    "unordered_set": r"std::unordered_set<",
+    "utility": r"std::(move|exchange|pair|forward|to_underlying)\b[<(]",
+    "variant": r"std::(variant<|holds_alternative|get_if|visit\()",
+    "vector": r"std::vector<",
+    "boost/asio/co_spawn.hpp": r"asio::co_spawn\(",
+    "boost/asio/dispatch.hpp": r"asio::dispatch\(",
+    "boost/asio/post.hpp": r"asio::post\(",
+    "boost/asio/steady_timer.hpp": r"asio::steady_timer\b",
+}
 LOGGER = re.compile(r"<(spdlog|fmt)/")
 LOGGER_ALLOWED = ("server/support/",)
 
@@ -201,8 +239,25 @@ def circles_rule(files):
         yield f"{circle[0]}.hpp:1: stands in a circle of includes: {' -> '.join(circle)}"
 
 
+def own_includes_rule(files):
+    patterns = {f"<{name}>": re.compile(pattern) for name, pattern in OWN_INCLUDES.items()}
+    cpp = cpp_files(files)
+    direct = {path: {name for _, name in includes(text)} for path, text in cpp.items()}
+    for path, text in cpp.items():
+        mine, todo = set(), [path]
+        while todo:
+            more = direct.get(todo.pop(), set()) - mine
+            mine |= more
+            todo += [name.strip('"') for name in more]
+        clean = without_comments(text)
+        for name, pattern in patterns.items():
+            if name not in mine and (match := pattern.search(clean)):
+                yield f"{path}:{line_of(clean, match.start())}: {match.group(0)} needs #include {name}"
+
+
 RULES = [
     folders_rule,
+    own_includes_rule,
     circles_rule,
     core_is_pure_rule,
     torch_rule,
@@ -291,6 +346,13 @@ class RulesCanFail(RuleTest):
         self.assertEqual(len(found), 1)
         self.assertIn("stands in a circle of includes: server/jobs/", found[0])
         self.accept(circles_rule, {name.replace("jobs", "http"): text for name, text in {**line, **back}.items()})
+
+    def test_own_includes(self):
+        source = {"api/a.cpp": '#include "api/a.hpp"\n\nint f(int n) {\n    return std::max(n, 0);\n}\n'}
+        self.refuse(own_includes_rule, {**source, "api/a.hpp": header("#include <vector>")}, "api/a.cpp:4")
+        through = {"api/a.hpp": header('#include "api/b.hpp"'), "api/b.hpp": header("#include <algorithm>")}
+        self.accept(own_includes_rule, {**source, **through})
+        self.accept(own_includes_rule, {"api/a.cpp": "// std::max(a, b)\nauto maximum = std::maximum(1);\n"})
 
     def test_core_is_pure(self):
         for name in ["boost/asio/awaitable.hpp", "boost/beast.hpp", "torch/torch.h", "fstream", "thread", "sys/stat.h"]:

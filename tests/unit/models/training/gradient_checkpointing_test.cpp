@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iostream>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "bench/live_bytes.hpp"

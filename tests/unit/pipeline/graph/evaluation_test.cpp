@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <boost/asio/post.hpp>
+
 #include "tests/unit/pipeline/graph/graph_fixture.hpp"
 
 namespace distilld {

@@ -4,6 +4,8 @@
 #include <condition_variable>
 #include <set>
 
+#include <boost/asio/post.hpp>
+
 #include "pipeline/teacher/rollout/rollout_codec.hpp"
 #include "tests/unit/pipeline/graph/graph_fixture.hpp"
 

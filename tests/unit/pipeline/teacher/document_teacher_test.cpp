@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <span>
 #include <utility>

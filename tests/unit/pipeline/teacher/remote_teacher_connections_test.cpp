@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <exception>
+
 #include <boost/asio/co_spawn.hpp>
 
 #include "pipeline/teacher/remote_teacher.hpp"

@@ -8,6 +8,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <cmath>
 #include <cstdlib>
+#include <exception>
 
 #include "tests/unit/pipeline/teacher/teacher_fixture.hpp"
 

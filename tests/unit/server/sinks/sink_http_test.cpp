@@ -6,6 +6,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/json/serialize.hpp>
+#include <exception>
 #include <mutex>
 
 #include "tests/support/scripted_http_server.hpp"

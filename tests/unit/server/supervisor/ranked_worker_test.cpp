@@ -8,6 +8,7 @@
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>

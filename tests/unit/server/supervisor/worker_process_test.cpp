@@ -14,6 +14,7 @@
 #include <boost/asio/post.hpp>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <functional>
 #include <optional>

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include <boost/json/parse.hpp>
 
 namespace distilld::teacher {

@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 #include <string_view>
+#include <utility>
 
 namespace distilld {
 namespace {
