@@ -122,6 +122,9 @@ sanitized_tsan() (
     run_units tsan tsan ""
 )
 
+# Each process of pytest would compile all tests again.
+unset PYTHONDONTWRITEBYTECODE
+
 rm -rf "$results"
 mkdir -p "$results"
 if ! step setup scripts/setup.sh; then
