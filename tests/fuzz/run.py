@@ -3,7 +3,7 @@
 and requests, answers, job specs, safetensors headers, stores, checkpoints, the worker's messages and what Slurm prints
 (fuzz_inputs).
 
-    run.py --program build/asan/bin/fuzz_inputs [--seconds 30] [--jobs 2] [--corpus FOLDER] [TARGET ...]
+    run.py --program build/asan/bin/fuzz_inputs [--seconds 20] [--jobs 2] [--corpus FOLDER] [TARGET ...]
 
 Fails when an input crashes it, hangs it, breaks a promise, or makes it take too much memory; the input is then kept,
 and its path is printed: as tests/fuzz/found/TARGET/NAME it is tried first from then on. With --corpus what reached
@@ -15,6 +15,7 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,27 @@ def write_seeds(target, program, folder):
         subprocess.run([program, f"--target={target}", f"--seeds={folder}"], check=True)
 
 
+def cpu_seconds(pid):
+    stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    user, system = stat[stat.rindex(")") + 2 :].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def run_for(seconds, command, environment):
+    """The exit code and what was printed; after so many CPU-seconds, libFuzzer is asked to end."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
+        while True:
+            try:
+                process.wait(0.1)
+                break
+            except subprocess.TimeoutExpired:
+                if cpu_seconds(process.pid) >= seconds:
+                    process.send_signal(signal.SIGUSR1)
+        output.seek(0)
+        return process.returncode, output.read().decode(errors="replace")
+
+
 def fuzz(target, options):
     """What there is to say of it, and whether nothing was found."""
     with tempfile.TemporaryDirectory(prefix="distilld-fuzz-") as folder:
@@ -43,18 +65,18 @@ def fuzz(target, options):
         found = pathlib.Path(options.corpus or folder) / target
         found.mkdir(parents=True, exist_ok=True)
         kept = pathlib.Path(tempfile.mkdtemp(prefix=f"distilld-fuzz-{target}-"))
-        command = [options.program, f"--target={target}", f"-max_total_time={options.seconds}"]
+        # CPU-seconds say how much is tried, however busy the machine is. Ten times as many seconds are only a limit.
+        command = [options.program, f"--target={target}", f"-max_total_time={10 * options.seconds}"]
         # An input of 1 MiB at most, so 1 GiB is far above what reading it can take.
         command += ["-max_len=1048576", "-timeout=20", "-rss_limit_mb=1024", "-malloc_limit_mb=256"]
         command += ["-print_final_stats=1", f"-artifact_prefix={kept}/", found, first]
         # Targets that read files write them first, which is faster where nothing is synced.
         memory = {"TMPDIR": "/dev/shm"} if os.access("/dev/shm", os.W_OK) else {}
         environment = {**os.environ, **memory}
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, env=environment)
-    text = done.stdout.decode(errors="replace")
+        code, text = run_for(options.seconds, command, environment)
     executed = re.search(r"stat::number_of_executed_units: *(\d+)", text)
     covered = re.findall(r"cov: (\d+)", text)
-    if done.returncode != 0 or not executed or not covered:
+    if code != 0 or not executed or not covered:
         return f"{text[-8000:]}\n{target}: the input that did it is in {kept}", False
     kept.rmdir()
     return f"{target}: {executed.group(1)} inputs, {covered[-1]} branches reached, nothing found", True
@@ -64,7 +86,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--program", required=True)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="all of the program unless some are named")
-    parser.add_argument("--seconds", type=int, default=30, help="for each target")
+    parser.add_argument("--seconds", type=int, default=20, help="CPU-seconds for each target")
     parser.add_argument("--jobs", type=int, default=2, help="targets at once")
     parser.add_argument("--corpus", help="folder where inputs that reach further are kept")
     options = parser.parse_args()
