@@ -22,7 +22,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kMaxHeaderBytes = std::size_t{64} << 10U;
-constexpr std::size_t kMaxDepth = 8;
+constexpr std::size_t kHeaderDepth = 8;
 
 std::optional<ElementType> element_type(std::string_view dtype) {
     if (dtype == "F16") {
@@ -115,7 +115,7 @@ Result<TeacherHead> read_head_file(std::span<const std::byte> file, const std::s
     }
     const auto header_bytes = file.subspan(sizeof length, length);
     const std::string_view text(reinterpret_cast<const char*>(header_bytes.data()), header_bytes.size());
-    const auto header = parse_json_text(text, kMaxDepth);
+    const auto header = parse_json_text(text, kHeaderDepth);
     const json::object* tensor = header && header->is_object() ? only_tensor(header->get_object()) : nullptr;
     if (tensor == nullptr) {
         return teacher_error("the head is not a safetensors file with one tensor");

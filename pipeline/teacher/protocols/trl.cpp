@@ -18,7 +18,7 @@ namespace {
 namespace od = simdjson::ondemand;
 
 /// Base64 bytes per id and log-probability, with a margin.
-constexpr std::uint64_t kEntryBytes = 16;
+constexpr std::uint64_t kTrlEntryBytes = 16;
 
 /// The members of an answer: rows of `shape` [sequences, maximum rows of a sequence, k].
 struct Answer {
@@ -159,7 +159,7 @@ class TrlAdapter final : public TeacherProtocolAdapter {
         PromptScoringCodec::Options options;
         options.target = target_;
         options.wanted = wanted;
-        options.max_entry_bytes = kEntryBytes;
+        options.max_entry_bytes = kTrlEntryBytes;
         options.buffers = buffers_;
         return std::make_shared<TrlCodec>(std::move(options));
     }
