@@ -180,12 +180,22 @@ def test_a_worker_that_the_kernel_killed_goes_on_with_half_the_micro_batch(disti
         with contextlib.suppress(PermissionError):  # of the group, the kernel is to kill workers only
             pathlib.Path("/proc/self/oom_score_adj").write_text("-1000")
 
-    service = distilld.service(tmp_path / "data", limits=enter)
     try:
-        reason = check_job(service, measured, tmp_path)
+        for tries_left in (2, 1, 0):
+            folder = tmp_path / str(tries_left)
+            folder.mkdir()
+            service = distilld.service(folder / "data", limits=enter)
+            protected = pathlib.Path(f"/proc/{service.pid}/oom_score_adj").read_text() == "-1000\n"
+            try:
+                reason = check_job(service, measured, folder)
+                break
+            except ConnectionError:  # the kernel killed the service, too: it needed a page at that moment
+                if protected or tries_left == 0:
+                    raise
+            finally:
+                service.destroy()
         assert "the kernel killed the worker because memory ran out" in reason
     finally:
-        service.destroy()
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError):
