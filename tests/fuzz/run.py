@@ -3,7 +3,7 @@
 and requests, answers, job specs, safetensors headers, stores, checkpoints, the worker's messages and what Slurm prints
 (fuzz_inputs).
 
-    run.py --program build/asan/bin/fuzz_inputs [--seconds 20] [--jobs 2] [--corpus FOLDER] [TARGET ...]
+    run.py --program build/asan/bin/fuzz_inputs [--seconds 15] [--jobs 2] [--corpus FOLDER] [TARGET ...]
 
 Fails when an input crashes it, hangs it, breaks a promise, or makes it take too much memory; the input is then kept,
 and its path is printed: as tests/fuzz/found/TARGET/NAME it is tried first from then on. With --corpus what reached
@@ -65,8 +65,8 @@ def fuzz(target, options):
         found = pathlib.Path(options.corpus or folder) / target
         found.mkdir(parents=True, exist_ok=True)
         kept = pathlib.Path(tempfile.mkdtemp(prefix=f"distilld-fuzz-{target}-"))
-        # CPU-seconds say how much is tried, however busy the machine is. Ten times as many seconds are only a limit.
-        command = [options.program, f"--target={target}", f"-max_total_time={10 * options.seconds}"]
+        # CPU-seconds say how much is tried, however busy the machine is; four times as many seconds are a limit.
+        command = [options.program, f"--target={target}", f"-max_total_time={4 * options.seconds}"]
         # An input of 1 MiB at most, so 1 GiB is far above what reading it can take.
         command += ["-max_len=1048576", "-timeout=20", "-rss_limit_mb=1024", "-malloc_limit_mb=256"]
         command += ["-print_final_stats=1", f"-artifact_prefix={kept}/", found, first]
@@ -86,7 +86,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--program", required=True)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="all of the program unless some are named")
-    parser.add_argument("--seconds", type=int, default=20, help="CPU-seconds for each target")
+    parser.add_argument("--seconds", type=int, default=15, help="CPU-seconds for each target")
     parser.add_argument("--jobs", type=int, default=2, help="targets at once")
     parser.add_argument("--corpus", help="folder where inputs that reach further are kept")
     options = parser.parse_args()

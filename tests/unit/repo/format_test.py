@@ -21,9 +21,7 @@ def main():
         [program, "--dry-run", "--Werror", *sources], cwd=tree.ROOT, capture_output=True, text=True, check=False
     )
     print(checked.stderr, end="")
-    print(
-        f"{len(sources)} files; clang-format-19 -i FILE formats one" if checked.returncode else f"{len(sources)} files"
-    )
+    print(f"{len(sources)} files" + ("; scripts/lint.sh --fix formats them" if checked.returncode else ""))
     return checked.returncode
 
 
