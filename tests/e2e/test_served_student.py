@@ -22,6 +22,7 @@ CHATML = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 RUNNING = "distilld_teacher_server_sequences_running"
+GENERATED = "distilld_teacher_server_generated_tokens_total"
 TEXT = "The student reads what the teacher wrote. 世界 é A spider has eight legs, and a teacher has two. " * 20
 
 
@@ -182,19 +183,24 @@ def test_curl_reads_a_stream(server):
     assert len(pieces) > 1
 
 
-def test_a_client_that_leaves_leaves_no_work(server):
-    before = metric(server, "distilld_teacher_server_generated_tokens_total")
-    for stream in (True, False):
-        wish = {"prompt": "A", "max_tokens": 500, "ignore_eos": True, "stream": stream, "n": 8}
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_leaves_no_work(server, stream):
+    whole = 8 * 500
+    wish = {"prompt": "A", "max_tokens": 500, "ignore_eos": True, "stream": stream, "n": 8}
+
+    def tokens_without_client():
+        before = metric(server, GENERATED)
         client = subprocess.Popen(
             ["curl", "-sN", server.url + "/v1/completions", "-d", json.dumps(wish)], stdout=subprocess.DEVNULL
         )
-        wait_until(lambda: metric(server, RUNNING) > 0, "the answers begin")
+        wait_until(lambda: metric(server, GENERATED) > before, "the answers begin")
         client.kill()
         client.wait()
         wait_until(lambda: metric(server, RUNNING) == 0, "the answers end")
-    made = metric(server, "distilld_teacher_server_generated_tokens_total") - before
-    assert 0 < made < 2 * 8 * 500
+        return metric(server, GENERATED) - before
+
+    # On a busy machine the answers may end before the client is killed.
+    wait_until(lambda: tokens_without_client() < whole, "answers that end with their client")
 
 
 def test_what_is_wrong_is_said_in_openais_shape(server):
