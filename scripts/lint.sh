@@ -93,7 +93,7 @@ if [ ${#cpp[@]} -gt 0 ]; then
     tidied=()  # all
     if [ "$changed" = 1 ]; then tidied=("${cpp[@]}"); fi
     # A separate build folder without precompiled headers, which would hide a missing include. So would batches, but
-    # those of all files take 60 % of the time; own_includes_rule finds most of what they hide.
+    # those of all files take two thirds of the time; own_includes_rule finds most of what they hide.
     torch=OFF unity=OFF
     if [ "$fast" = 1 ] && [ "$changed" = 0 ]; then unity=ON; fi
     if [ "$fast" = 0 ] && { [ -e .deps/libtorch ] || [ -n "${DISTILLD_TORCH:-}" ]; }; then torch=ON; fi
