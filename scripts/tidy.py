@@ -56,6 +56,10 @@ class Units:
             self._closures[path] = sorted(seen)
         return self._closures[path]
 
+    def sources(self, unit):
+        """The unit's sources: itself, or those of a batch."""
+        return [path for path in self.closure(unit) if path.endswith(".cpp")]
+
     def for_file(self, path):
         """The unit that shows what is in the file: itself, its own .cpp, or one that includes it; None for none."""
         if path in self.commands:
@@ -98,9 +102,8 @@ def main():
         else:
             chosen.add(unit)
     if arguments.only_with:
-        sources = {unit: [path for path in units.closure(unit) if path.endswith(".cpp")] for unit in chosen}
         has = arguments.only_with.search
-        chosen = {unit for unit in chosen if any(has(units.text(path)) for path in sources[unit])}
+        chosen = {unit for unit in chosen if any(has(units.text(path)) for path in units.sources(unit))}
 
     version = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
     configs = [ROOT / ".clang-tidy", *sorted(ROOT.glob("*/.clang-tidy"))]

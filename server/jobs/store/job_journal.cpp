@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
-#include <limits>
 #include <optional>
 #include <ranges>
 #include <utility>
@@ -105,25 +104,19 @@ EventPage JobJournal::events(const std::string& id, std::uint64_t after, std::ui
 }
 
 std::optional<std::uint64_t> JobJournal::last_metrics_step(const std::string& id) {
-    constexpr std::uint32_t kPage = 100;
-    EventPage page{live_.at(id).unsaved_events, true};
-    std::ranges::reverse(page.events);
-    std::uint64_t before = std::numeric_limits<std::int64_t>::max();  // SQLite's largest number
-    try {
-        while (true) {
-            const auto found = std::ranges::find(page.events, api::EventType::metrics, &api::JobEvent::type);
-            if (found != page.events.end()) {
-                return found->data.at("step").to_number<std::uint64_t>();
-            }
-            if (!page.has_more) {
-                return std::nullopt;
-            }
-            page = store_->events_before(id, before, kPage);
-            before = page.events.empty() ? 0 : page.events.back().sequence;
+    std::optional<std::uint64_t> last;
+    const auto take = [&last](const api::JobEvent& event) {
+        if (event.type == api::EventType::metrics) {
+            last = event.data.at("step").to_number<std::uint64_t>();
         }
+    };
+    try {
+        store_->measurements(id, take);
+        std::ranges::for_each(live_.at(id).unsaved_events, take);
     } catch (const std::exception&) {  // of the disk, or of an event that is damaged
         return std::nullopt;
     }
+    return last;
 }
 
 const std::map<std::string, std::uint64_t>& JobJournal::waiting() {
