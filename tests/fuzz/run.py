@@ -3,7 +3,7 @@
 and requests, answers, job specs, safetensors headers, stores, checkpoints, the worker's messages and what Slurm prints
 (fuzz_inputs).
 
-    run.py --program build/asan/bin/fuzz_inputs [--seconds 15] [--jobs 2] [--corpus FOLDER] [TARGET ...]
+    run.py --program build/asan/bin/fuzz_inputs [--seconds 30] [--jobs 2] [--corpus FOLDER] [TARGET ...]
 
 Fails when an input crashes it, hangs it, breaks a promise, or makes it take too much memory; the input is then kept,
 and its path is printed: as tests/fuzz/found/TARGET/NAME it is tried first from then on. With --corpus what reached
@@ -86,7 +86,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--program", required=True)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="all of the program unless some are named")
-    parser.add_argument("--seconds", type=int, default=15, help="CPU-seconds for each target")
+    parser.add_argument("--seconds", type=int, default=30, help="CPU-seconds for each target")
     parser.add_argument("--jobs", type=int, default=2, help="targets at once")
     parser.add_argument("--corpus", help="folder where inputs that reach further are kept")
     options = parser.parse_args()
