@@ -1,5 +1,6 @@
 // distilld-bench loss: what the distillation loss and its gradients take, and the staging of its targets.
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <boost/json/object.hpp>

@@ -1,7 +1,8 @@
 #include "bench/op_profile.hpp"
 
 #include <ATen/record_function.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <chrono>

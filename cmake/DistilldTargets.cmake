@@ -53,7 +53,7 @@ function(distilld_fuzzed name)
     endif()
 endfunction()
 
-# distilld_torch_library(NAME …): the same for one that uses libtorch, with the precompiled <torch/torch.h>.
+# distilld_torch_library(NAME …): the same for one that uses libtorch, with a precompiled header of it.
 function(distilld_torch_library name)
     distilld_library(${name} ${ARGN})
     target_link_libraries(${name} PUBLIC distilld_torch)
@@ -94,7 +94,7 @@ endfunction()
 function(distilld_precompiled_torch name)
     if(NOT TARGET distilld_torch_header)
         distilld_precompiled_header(torch "torch ${Torch_VERSION}" DEPS distilld_torch distilld_boost
-            HEADERS <torch/torch.h>)
+            HEADERS <torch/autograd.h> <torch/types.h> <torch/utils.h>)
     endif()
     target_precompile_headers(${name} REUSE_FROM distilld_torch_header)
 endfunction()
@@ -104,7 +104,7 @@ function(distilld_precompiled_torch_test name)
     if(NOT TARGET distilld_torch_test_header)
         distilld_precompiled_header(torch_test "torch ${Torch_VERSION} gtest ${GTest_VERSION}"
             DEPS distilld_torch distilld_boost GTest::gmock
-            HEADERS <torch/torch.h> <gmock/gmock.h> <gtest/gtest.h>)
+            HEADERS <torch/autograd.h> <torch/types.h> <torch/utils.h> <gmock/gmock.h> <gtest/gtest.h>)
         target_compile_options(distilld_torch_test_header PRIVATE -O0)
     endif()
     target_precompile_headers(${name} REUSE_FROM distilld_torch_test_header)

@@ -1,5 +1,7 @@
 #include "models/losses/distill_loss.hpp"
 
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <limits>

@@ -34,9 +34,9 @@ Tensor cosine(const Tensor& output, const Tensor& target, double /*temperature*/
 
 Tensor cross_entropy(const Tensor& output, const Tensor& target, double /*temperature*/) {
     const Tensor classes = output.reshape({-1, output.size(-1)});
-    return torch::nn::functional::cross_entropy(
-        classes, target.reshape(-1).to(torch::kLong),
-        torch::nn::functional::CrossEntropyFuncOptions().ignore_index(std::numeric_limits<std::int64_t>::min()));
+    constexpr auto kIgnoreNone = std::numeric_limits<std::int64_t>::min();
+    return torch::cross_entropy_loss(classes, target.reshape(-1).to(torch::kLong), {}, at::Reduction::Mean,
+                                     kIgnoreNone);
 }
 
 struct Row {

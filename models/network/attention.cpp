@@ -1,5 +1,9 @@
 #include "models/network/attention.hpp"
 
+#include <torch/autograd.h>
+#include <torch/utils.h>
+#include <torch/version.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,5 +1,7 @@
 #include "models/network/causal_lm.hpp"
 
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <boost/json.hpp>
 #include <set>

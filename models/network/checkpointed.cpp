@@ -1,6 +1,8 @@
 #include "models/network/checkpointed.hpp"
 
+#include <torch/autograd.h>
 #include <torch/custom_class.h>
+#include <torch/utils.h>
 
 #include <utility>
 

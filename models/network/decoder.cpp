@@ -1,5 +1,7 @@
 #include "models/network/decoder.hpp"
 
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <iterator>
 #include <map>

@@ -1,5 +1,8 @@
 #include "models/network/device.hpp"
 
+#include <torch/cuda.h>
+#include <torch/version.h>
+
 #include <string>
 
 #include "base/ascii.hpp"

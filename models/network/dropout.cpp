@@ -1,5 +1,7 @@
 #include "models/network/dropout.hpp"
 
+#include <torch/utils.h>
+
 #include <cmath>
 
 #include "models/kernels/parallel.hpp"

@@ -1,5 +1,8 @@
 #include "models/network/embedding.hpp"
 
+#include <torch/autograd.h>
+#include <torch/utils.h>
+
 #include "models/network/gradient_order.hpp"
 
 namespace distilld::models {

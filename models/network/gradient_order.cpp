@@ -1,5 +1,7 @@
 #include "models/network/gradient_order.hpp"
 
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <c10/util/ThreadLocalDebugInfo.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <condition_variable>
 #include <cstdint>

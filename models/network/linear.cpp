@@ -1,6 +1,8 @@
 #include "models/network/linear.hpp"
 
 #include <ATen/Parallel.h>
+#include <torch/autograd.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <optional>

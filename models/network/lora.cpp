@@ -1,6 +1,7 @@
 #include "models/network/lora.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <memory>

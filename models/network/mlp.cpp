@@ -1,5 +1,8 @@
 #include "models/network/mlp.hpp"
 
+#include <torch/autograd.h>
+#include <torch/utils.h>
+
 #include "models/kernels/gated.hpp"
 
 namespace distilld::models {

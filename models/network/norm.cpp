@@ -1,5 +1,8 @@
 #include "models/network/norm.hpp"
 
+#include <torch/autograd.h>
+#include <torch/utils.h>
+
 #include "models/kernels/rms_norm.hpp"
 
 namespace distilld::models {

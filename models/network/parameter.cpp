@@ -1,6 +1,9 @@
 #include "models/network/parameter.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <torch/autograd.h>
+#include <torch/utils.h>
+
 #include <cmath>
 
 #include <limits>

@@ -1,5 +1,8 @@
 #include "models/network/rotary.hpp"
 
+#include <torch/autograd.h>
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>

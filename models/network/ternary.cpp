@@ -1,5 +1,8 @@
 #include "models/network/ternary.hpp"
 
+#include <torch/autograd.h>
+#include <torch/utils.h>
+
 namespace distilld::models {
 namespace {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 /// Weights of -1, 0 and 1 with a scale, and 8-bit activations, as in BitNet b1.58 (Ma et al. 2024, arXiv 2402.17764,
 /// §2) and transformers' AutoBitLinear. Backward ignores rounding (straight-through, Bengio et al. 2013, arXiv

@@ -1,6 +1,7 @@
 #include "models/optimizers/gradient_norm.hpp"
 
 #include <ATen/Parallel.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>

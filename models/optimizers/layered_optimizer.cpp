@@ -1,5 +1,7 @@
 #include "models/optimizers/layered_optimizer.hpp"
 
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>

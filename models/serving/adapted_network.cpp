@@ -1,6 +1,7 @@
 #include "models/serving/adapted_network.hpp"
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <deque>

@@ -1,5 +1,7 @@
 #include "models/serving/make_served_head.hpp"
 
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>

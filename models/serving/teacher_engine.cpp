@@ -1,7 +1,8 @@
 #include "models/serving/teacher_engine.hpp"
 
 #include <ATen/Parallel.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,7 @@
 #include "models/torchscript/module_export.hpp"
 
 #include <torch/csrc/jit/serialization/export.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <span>

@@ -1,6 +1,7 @@
 #include "models/training/causal_lm_student.hpp"
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <chrono>

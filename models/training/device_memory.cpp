@@ -1,6 +1,6 @@
 #include "models/training/device_memory.hpp"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <torch/version.h>
 
 #include <algorithm>

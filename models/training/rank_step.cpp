@@ -1,5 +1,7 @@
 #include "models/training/rank_step.hpp"
 
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>

@@ -1,6 +1,7 @@
 #include "models/training/sample_tokens.hpp"
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <cstring>

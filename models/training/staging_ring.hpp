@@ -2,7 +2,7 @@
 
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstddef>
 #include <memory>

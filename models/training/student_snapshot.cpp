@@ -1,5 +1,6 @@
 #include "models/training/student_snapshot.hpp"
 
+#include <torch/utils.h>
 #include <boost/json.hpp>
 #include <set>
 

@@ -1,5 +1,7 @@
 #include "models/training/teacher_head_tensor.hpp"
 
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

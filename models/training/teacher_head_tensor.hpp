@@ -1,6 +1,6 @@
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "models/network/compute_dtype.hpp"
 #include "pipeline/core/micro_batch.hpp"

@@ -1,6 +1,8 @@
 #include "models/training/torchscript_student.hpp"
 
-#include <torch/torch.h>
+#include <torch/autograd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <boost/json/object.hpp>

@@ -1,5 +1,7 @@
 #include "models/training/train_step.hpp"
 
+#include <torch/utils.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

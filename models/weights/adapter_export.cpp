@@ -1,5 +1,7 @@
 #include "models/weights/adapter_export.hpp"
 
+#include <torch/utils.h>
+
 #include <map>
 
 #include "base/files/files.hpp"

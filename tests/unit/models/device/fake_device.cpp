@@ -9,6 +9,7 @@
 #include <ATen/ops/view_native.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <array>

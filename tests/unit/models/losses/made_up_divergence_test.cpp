@@ -2,7 +2,7 @@
 /// dD/dq = −½·√(p / q). One function is all that the loss needs of it.
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "models/losses/distill_loss.hpp"
 

@@ -1,6 +1,7 @@
 #include "models/network/kv_cache.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <functional>
 #include <memory>

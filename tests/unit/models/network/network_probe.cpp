@@ -11,7 +11,8 @@
 // D: fp32 (the default), bf16 or fp64. FOLDER may be a PEFT folder beside its base. With --ternary all, or a module's
 // name, linear modules are made ternary after they are read.
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <boost/json.hpp>
 #include <cstdio>

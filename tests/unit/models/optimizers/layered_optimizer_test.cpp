@@ -1,6 +1,9 @@
 #include "models/optimizers/layered_optimizer.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,8 @@
 #include "models/serving/network_generator.hpp"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <map>

@@ -1,7 +1,8 @@
 #include "models/serving/top_rows.hpp"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <cstdint>
 #include <vector>

@@ -1,7 +1,7 @@
 #include "models/training/out_of_memory.hpp"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <new>
 #include <stdexcept>

@@ -1,6 +1,7 @@
 #include "models/training/sample_tokens.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <set>
