@@ -16,7 +16,7 @@ endfunction()
 # distilld_library(NAME SOURCES a.cpp… [ALONE b.cpp…] [FUZZED c.cpp…] [DEPS lib…] [PRIVATE_DEPS lib…])
 # A static library of one folder. Sources are listed, never globbed.
 # SOURCES are compiled in batches, see distilld_batches_unless_dev().
-# FUZZED: those that read the input of others, where the rest is coroutines: see distilld_fuzzed().
+# FUZZED: those that read the input of others, see distilld_fuzzed(); the rest is not optimized under a sanitizer.
 function(distilld_library name)
     cmake_parse_arguments(arg "OBJECTS" "" "SOURCES;ALONE;FUZZED;DEPS;PRIVATE_DEPS" ${ARGN})
     if(arg_FUZZED AND DISTILLD_SANITIZER)
@@ -91,10 +91,15 @@ function(distilld_precompiled_header kind stamp)
         "${DISTILLD_SANITIZER}\n")
 endfunction()
 
+# What most files that use libtorch include. <torch/torch.h> would take 1.2 s from each of them: its modules and
+# optimizers are not used.
+set(DISTILLD_TORCH_HEADERS <filesystem> <span> <boost/system/result.hpp> <torch/autograd.h> <torch/types.h>
+    <torch/utils.h>)
+
 function(distilld_precompiled_torch name)
     if(NOT TARGET distilld_torch_header)
         distilld_precompiled_header(torch "torch ${Torch_VERSION}" DEPS distilld_torch distilld_boost
-            HEADERS <torch/autograd.h> <torch/types.h> <torch/utils.h>)
+            HEADERS ${DISTILLD_TORCH_HEADERS})
     endif()
     target_precompile_headers(${name} REUSE_FROM distilld_torch_header)
 endfunction()
@@ -104,7 +109,7 @@ function(distilld_precompiled_torch_test name)
     if(NOT TARGET distilld_torch_test_header)
         distilld_precompiled_header(torch_test "torch ${Torch_VERSION} gtest ${GTest_VERSION}"
             DEPS distilld_torch distilld_boost GTest::gmock
-            HEADERS <torch/autograd.h> <torch/types.h> <torch/utils.h> <gmock/gmock.h> <gtest/gtest.h>)
+            HEADERS ${DISTILLD_TORCH_HEADERS} <gmock/gmock.h> <gtest/gtest.h>)
         target_compile_options(distilld_torch_test_header PRIVATE -O0)
     endif()
     target_precompile_headers(${name} REUSE_FROM distilld_torch_test_header)
