@@ -1,7 +1,6 @@
 """Programs under test: started in process groups of their own, with deadlines, and gone when the tests are."""
 
 import contextlib
-import ctypes
 import os
 import pathlib
 import re
@@ -12,9 +11,6 @@ import time
 
 # Generous, because builds may share the machine: a deadline is there to end a hang, not to measure.
 PATIENCE = 120.0
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_PR_SET_PDEATHSIG = 1
 
 
 def wait_until(condition, what, seconds=PATIENCE, pause=0.02):
@@ -44,16 +40,10 @@ def children_of(pid):
     return found
 
 
-def _with_parent():
-    # A test run that is killed takes its programs along. They are all started by the main thread, which is the one
-    # that this signal depends on.
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _begin(limits):
-    _with_parent()
-    if limits:
-        limits()
+# A test run that is killed takes its programs along. The main thread starts all of them, and this signal depends on the
+# thread. setpriv does it in place of a preexec_fn, for which Python would fork: in a process that has loaded libtorch,
+# that takes longer than to start distilld.
+_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 
 
 class Process:
@@ -69,7 +59,7 @@ class Process:
         environment = {**os.environ, **(env or {})}
         with open(self.out_file, "wb") as out, open(self.err_file, "wb") as err:
             self._popen = subprocess.Popen(
-                self.command,
+                [*_WITH_PARENT, *self.command],
                 stdin=stdin,
                 stdout=stdout if stdout is not None else out,
                 stderr=err,
@@ -77,7 +67,7 @@ class Process:
                 env=environment,
                 start_new_session=True,
                 pass_fds=pass_fds,
-                preexec_fn=lambda: _begin(limits),
+                preexec_fn=limits,
             )
         self.pid = self._popen.pid
 
