@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fuzzes the parsers of foreign input, each target for some minutes of CPU time, one after another at low priority; CI
-# runs 30 seconds of each. Targets: answers of teachers, by protocol; HTTP requests (http); job specs (spec);
+# takes 22 CPU-seconds for each. Targets: answers of teachers, by protocol; HTTP requests (http); job specs (spec);
 # safetensors headers; stores; checkpoints; messages between worker and service (messages) and the frames around them
 # (link); answers of Slurm's commands (slurm); and requests of a served model (completion).
 # Builds the fuzzers with the address sanitizer (Clang; no libtorch needed). Prints a summary: inputs, branches reached,

@@ -4,7 +4,7 @@
 # line "N passed, N failed" over all of them; exit code 0 only if nothing failed.
 #
 # The timing test runs alone. While the other end-to-end tests run, which mostly wait, the script builds the trees of
-# the sanitizers and runs the linter.
+# the sanitizers, fuzzes, and runs the linter.
 #
 #   --fast    without the sanitizers: unit tests and simulations run in the release tree
 #   -k EXPR   only end-to-end tests with matching names (pytest's -k)
@@ -60,14 +60,16 @@ build() {
     step "$name build" scripts/build.sh "$@" || broken "$name" "$name: the build failed"
 }
 
-# run_units NAME PRESET LABEL: runs the tests of a preset with this label ("": all), unless the build failed.
+# run_units NAME BUILT PRESET ARGUMENT…: runs the tests of a preset, unless its build failed, which is named BUILT.
+# The arguments, for ctest, say which tests.
 run_units() {
-    local name=$1 preset=$2 label=$3
-    [ ! -e "$results/$name/broken.txt" ] || return
+    local name=$1 built=$2 preset=$3
+    shift 3
+    [ ! -e "$results/$built/broken.txt" ] || return
     mkdir -p "$results/$name/cases"
     # Each GoogleTest program writes its cases there, because ctest knows only programs. Some wait for seconds.
     GTEST_OUTPUT="xml:$results/$name/cases/" step "$name run" ctest --test-dir "build/$preset" --output-on-failure \
-        --no-tests=error ${label:+-L "$label"} -j $((3 * $(nproc))) --output-junit "$results/$name/ctest.xml"
+        --no-tests=error "$@" -j $((3 * $(nproc))) --output-junit "$results/$name/ctest.xml"
 }
 
 # end_to_end NAME ARGUMENT…: runs tests with pytest; the result is pytest-NAME.xml. Finding no tests is not a failure,
@@ -96,18 +98,23 @@ lint() {
     fi
 }
 
-# The work that runs during the tests, at low priority.
+# The work that runs during the tests, at the lowest priority.
 beside_the_tests() {
-    renice -n 10 "$BASHPID" >/dev/null
-    if [ "$fast" = 0 ]; then build asan asan unit_tests; fi
+    renice -n 19 "$BASHPID" >/dev/null
+    if [ "$fast" = 0 ]; then
+        build asan asan unit_tests
+        sanitized_asan fuzz -L fuzz >"$results/fuzz.log" 2>&1 &
+    fi
     # Parts of the linter use one core, so something is built beside it.
     lint >"$results/lint.log" 2>&1 &
     if [ "$fast" = 0 ]; then build tsan tsan unit_tests; fi
     wait
-    cat "$results/lint.log"
+    for part in lint fuzz; do
+        [ ! -e "$results/$part.log" ] || cat "$results/$part.log"
+    done
 }
 
-# In a subshell each, for their environment.
+# In a subshell each, for their environment. sanitized_asan NAME ARGUMENT…: see run_units.
 sanitized_asan() (
     # libtorch is not instrumented, so containers that cross its border would seem to overflow.
     # A test requests more memory than can exist, as a worker may: that must be an ordinary error.
@@ -115,12 +122,14 @@ sanitized_asan() (
     ASAN_OPTIONS+=:detect_odr_violation=0:strict_init_order=1
     export LSAN_OPTIONS=suppressions=$root/tests/support/leaks.txt:print_suppressions=0
     export UBSAN_OPTIONS=print_stacktrace=1
-    run_units asan asan ""
+    local name=$1
+    shift
+    run_units "$name" asan asan "$@"
 )
 
 sanitized_tsan() (
     export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=0:second_deadlock_stack=1
-    run_units tsan tsan ""
+    run_units tsan tsan tsan
 )
 
 # Each process of pytest would compile all tests again.
@@ -133,10 +142,10 @@ if ! step setup scripts/setup.sh; then
 else
     if [ "$fast" = 0 ]; then
         build unit release all unsanitized_tests
-        run_units unit release unsanitized
+        run_units unit unit release -L unsanitized
     else
         build unit release all unit_tests
-        run_units unit release ""
+        run_units unit unit release
     fi
     end_to_end "e2e timing" -m timing
     beside_the_tests >"$results/beside.log" 2>&1 &
@@ -147,7 +156,7 @@ else
     cat "$results/beside.log"
     if [ "$fast" = 0 ]; then
         sanitized_tsan >"$results/tsan.log" 2>&1 &
-        sanitized_asan
+        sanitized_asan asan -LE fuzz
         wait
         cat "$results/tsan.log"
     fi

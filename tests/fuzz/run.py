@@ -65,8 +65,8 @@ def fuzz(target, options):
         found = pathlib.Path(options.corpus or folder) / target
         found.mkdir(parents=True, exist_ok=True)
         kept = pathlib.Path(tempfile.mkdtemp(prefix=f"distilld-fuzz-{target}-"))
-        # CPU-seconds say how much is tried, however busy the machine is; four times as many seconds are a limit.
-        command = [options.program, f"--target={target}", f"-max_total_time={4 * options.seconds}"]
+        # CPU-seconds say how much is tried, however busy the machine is; twenty times as many seconds are a limit.
+        command = [options.program, f"--target={target}", f"-max_total_time={20 * options.seconds}"]
         # An input of 1 MiB at most, so 1 GiB is far above what reading it can take.
         command += ["-max_len=1048576", "-timeout=20", "-rss_limit_mb=1024", "-malloc_limit_mb=256"]
         command += ["-print_final_stats=1", f"-artifact_prefix={kept}/", found, first]
