@@ -28,6 +28,7 @@ while [ $# -gt 0 ]; do
 done
 
 started=$SECONDS
+most_jobs=$((3 * $(nproc)))  # most tests mostly wait
 # step NAME COMMAND…: runs the command, and records its seconds and CPU-seconds. Steps may run at the same time.
 step() {
     local name=$1 began=$SECONDS
@@ -60,16 +61,16 @@ build() {
     step "$name build" scripts/build.sh "$@" || broken "$name" "$name: the build failed"
 }
 
-# run_units NAME BUILT PRESET ARGUMENT…: runs the tests of a preset, unless its build failed, which is named BUILT.
+# run_units NAME BUILT PRESET JOBS ARGUMENT…: runs the tests of a preset, unless its build failed, which is named BUILT.
 # The arguments, for ctest, say which tests.
 run_units() {
-    local name=$1 built=$2 preset=$3
-    shift 3
+    local name=$1 built=$2 preset=$3 jobs=$4
+    shift 4
     [ ! -e "$results/$built/broken.txt" ] || return
     mkdir -p "$results/$name/cases"
     # Each GoogleTest program writes its cases there, because ctest knows only programs. Some wait for seconds.
     GTEST_OUTPUT="xml:$results/$name/cases/" step "$name run" ctest --test-dir "build/$preset" --output-on-failure \
-        --no-tests=error "$@" -j $((3 * $(nproc))) --output-junit "$results/$name/ctest.xml"
+        --no-tests=error "$@" -j "$jobs" --output-junit "$results/$name/ctest.xml"
 }
 
 # end_to_end NAME ARGUMENT…: runs tests with pytest; the result is pytest-NAME.xml. Finding no tests is not a failure,
@@ -98,23 +99,19 @@ lint() {
     fi
 }
 
-# The work that runs during the tests, at the lowest priority.
+# The work that runs during the tests, at the lowest priority. One thing at a time: compilers that take turns on a core
+# need more CPU-seconds.
 beside_the_tests() {
     renice -n 19 "$BASHPID" >/dev/null
     if [ "$fast" = 0 ]; then
         build asan asan unit_tests
-        sanitized_asan fuzz -L fuzz >"$results/fuzz.log" 2>&1 &
+        build tsan tsan unit_tests
     fi
-    # Parts of the linter use one core, so something is built beside it.
-    lint >"$results/lint.log" 2>&1 &
-    if [ "$fast" = 0 ]; then build tsan tsan unit_tests; fi
-    wait
-    for part in lint fuzz; do
-        [ ! -e "$results/$part.log" ] || cat "$results/$part.log"
-    done
+    lint
+    if [ "$fast" = 0 ]; then sanitized_asan fuzz "$(nproc)" -L fuzz; fi
 }
 
-# In a subshell each, for their environment. sanitized_asan NAME ARGUMENT…: see run_units.
+# In a subshell each, for their environment. sanitized_asan NAME JOBS ARGUMENT…: see run_units.
 sanitized_asan() (
     # libtorch is not instrumented, so containers that cross its border would seem to overflow.
     # A test requests more memory than can exist, as a worker may: that must be an ordinary error.
@@ -129,7 +126,7 @@ sanitized_asan() (
 
 sanitized_tsan() (
     export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=0:second_deadlock_stack=1
-    run_units tsan tsan tsan
+    run_units tsan tsan tsan "$most_jobs"
 )
 
 # Each process of pytest would compile all tests again.
@@ -142,21 +139,20 @@ if ! step setup scripts/setup.sh; then
 else
     if [ "$fast" = 0 ]; then
         build unit release all unsanitized_tests
-        run_units unit unit release -L unsanitized
+        run_units unit unit release "$most_jobs" -L unsanitized
     else
         build unit release all unit_tests
-        run_units unit unit release
+        run_units unit unit release "$most_jobs"
     fi
     end_to_end "e2e timing" -m timing
     beside_the_tests >"$results/beside.log" 2>&1 &
     # Tests of one file stay together, because they share expensive fixtures; tests/e2e/conftest.py orders the files.
-    # Most tests mostly wait: run three per core.
-    end_to_end "e2e" -m "not timing" -n $((3 * $(nproc))) --dist loadfile --no-loadscope-reorder
+    end_to_end "e2e" -m "not timing" -n "$most_jobs" --dist loadfile --no-loadscope-reorder
     wait
     cat "$results/beside.log"
     if [ "$fast" = 0 ]; then
         sanitized_tsan >"$results/tsan.log" 2>&1 &
-        sanitized_asan asan -LE fuzz
+        sanitized_asan asan "$most_jobs" -LE fuzz
         wait
         cat "$results/tsan.log"
     fi
