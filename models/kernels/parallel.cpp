@@ -1,5 +1,6 @@
 #include "models/kernels/parallel.hpp"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
 
 #include <algorithm>

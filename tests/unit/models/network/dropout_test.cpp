@@ -1,5 +1,6 @@
 #include "models/network/dropout.hpp"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/Parallel.h>
 #include <torch/types.h>
 
 #include <algorithm>
