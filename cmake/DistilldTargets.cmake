@@ -91,8 +91,8 @@ function(distilld_precompiled_header kind stamp)
         "${DISTILLD_SANITIZER}\n")
 endfunction()
 
-# What most files that use libtorch include. <torch/torch.h> would take 1.2 s from each of them: its modules and
-# optimizers are not used.
+# What most files that use libtorch include. <torch/torch.h> would add 1.2 s to the time of each of them, for modules
+# and optimizers that are not used.
 set(DISTILLD_TORCH_HEADERS <filesystem> <span> <boost/system/result.hpp> <torch/autograd.h> <torch/types.h>
     <torch/utils.h>)
 

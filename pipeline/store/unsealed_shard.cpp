@@ -32,15 +32,18 @@ struct RecordHead {
 };
 static_assert(sizeof(RecordHead) == 48);
 
-constexpr std::uint64_t kRecordMagic = 0x31776F526C747344ULL;  // "DstlRow1"
+constexpr std::uint64_t kRowMagic = 0x31776F526C747344ULL;  // "DstlRow1"
 constexpr std::size_t kSummedFrom = 12;
 
 std::vector<std::byte> record_of(const StoredRow& row) {
     const StoredRowView view = view_of(row);
-    RecordHead head{kRecordMagic,      0,
-                    checksum_of(view), row.row,
-                    row.tokens,        static_cast<std::uint32_t>(row.streams.size()),
-                    row.kl_sum,        row.kl_tokens};
+    RecordHead head{.magic = kRowMagic,
+                    .row_checksum = checksum_of(view),
+                    .row = row.row,
+                    .tokens = row.tokens,
+                    .streams = static_cast<std::uint32_t>(row.streams.size()),
+                    .kl_sum = row.kl_sum,
+                    .kl_tokens = row.kl_tokens};
     std::vector<std::byte> bytes;
     append_value(bytes, head);
     for (const auto& stream : row.streams) {
@@ -106,7 +109,7 @@ std::optional<std::uint64_t> unsealed_record_bytes(std::span<const std::byte> by
         return std::nullopt;
     }
     const auto head = load_value<RecordHead>(bytes, 0);
-    if (head.magic != kRecordMagic || head.streams != streams ||
+    if (head.magic != kRowMagic || head.streams != streams ||
         head.head_checksum != crc32c(bytes.first(head_bytes).subspan(kSummedFrom))) {
         return std::nullopt;
     }

@@ -43,7 +43,7 @@ def children_of(pid):
 
 # A test run that is killed takes its programs along. The main thread starts all of them, and this signal depends on the
 # thread. setpriv does it in place of a preexec_fn, for which Python would fork: in a process that has loaded libtorch,
-# that takes longer than to start distilld. Its own path, because a test may give the program another PATH.
+# that takes longer than to start distilld. Its path is absolute because a test may give the program another PATH.
 _WITH_PARENT = (shutil.which("setpriv"), "--pdeathsig", "KILL", "--")
 
 
