@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Runs clang-tidy over translation units, several at a time, and remembers what passed.
 
-    tidy.py BUILD_DIR [--checks LIST] [--only-with REGEX] [FILE…]
+    tidy.py BUILD_DIR [--checks LIST] [--only-with REGEX] [--batch N] [FILE…]
 
 BUILD_DIR holds compile_commands.json. Without files: all of the repository's. A header stands for a file that includes
-it, and a source that is compiled in a batch stands for the batch. What passed is not looked at again until it, a file
-of ours that it includes, the settings or the compiler's command change. Exit code 1 if anything was found.
-scripts/lint.sh calls it.
+it. What passed is not looked at again until it, a file of ours that it includes, the settings or the compiler's command
+change. Exit code 1 if anything was found. scripts/lint.sh calls it.
+
+--batch: up to N sources with the same options in one run, which parses the headers of libraries once. The settings are
+those of the root. The sources of a batch with findings are looked at again, each alone: two may only define the same
+name.
 """
 
 import argparse
@@ -16,32 +19,33 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROGRAM = "clang-tidy-19"
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+MAIN = re.compile(r"^int main\(", re.MULTILINE)
 
 
 class Units:
-    """The translation units of a build folder, by path from the root: sources, and CMake's batches of them."""
+    """The translation units of a build folder, by path from the root."""
 
     def __init__(self, build):
         self.commands = {}
         for entry in json.loads((build / "compile_commands.json").read_text()):
             path = pathlib.Path(entry["directory"], entry["file"]).resolve()
-            ours = not path.is_relative_to(build) or path.parent.name == "Unity"
-            if path.is_relative_to(ROOT) and ours and "cmake" not in path.parts:
-                command = entry.get("command") or " ".join(entry["arguments"])
-                self.commands[str(path.relative_to(ROOT))] = command.replace(str(ROOT), "")
+            if path.is_relative_to(ROOT) and not path.is_relative_to(build) and "cmake" not in path.parts:
+                command = entry.get("command") or shlex.join(entry["arguments"])
+                self.commands[str(path.relative_to(ROOT))] = command
         self._closures = {}
 
     @staticmethod
     def text(path):
-        """The file's text, with paths from the root: batches include their sources by absolute paths."""
-        return (ROOT / path).read_text().replace(f"{ROOT}/", "")
+        return (ROOT / path).read_text()
 
     def closure(self, path):
         """The file and all files of ours that it includes, which are written from the root."""
@@ -56,9 +60,27 @@ class Units:
             self._closures[path] = sorted(seen)
         return self._closures[path]
 
-    def sources(self, unit):
-        """The unit's sources: itself, or those of a batch."""
-        return [path for path in self.closure(unit) if path.endswith(".cpp")]
+    def options(self, unit):
+        """The compiler's options, without its own path, a cache's, the source and the object."""
+        words = shlex.split(self.commands[unit])
+        compiler = next(at for at, word in enumerate(words) if not word.endswith("ccache"))
+        output = words.index("-o")
+        left_out = ("-c", str(ROOT / unit))
+        return tuple(word for word in words[compiler + 1 : output] + words[output + 2 :] if word not in left_out)
+
+    def batches(self, units, most):
+        """Lists of up to `most` units with the same options. Programs stay alone, because of main."""
+        batches, open_batches = [], {}
+        for unit in sorted(units):
+            options = self.options(unit)
+            batch = open_batches.get(options)
+            if batch is None or len(batch) == most or MAIN.search(self.text(unit)):
+                batch = []
+                batches.append(batch)
+                if not MAIN.search(self.text(unit)):
+                    open_batches[options] = batch
+            batch.append(unit)
+        return batches
 
     def for_file(self, path):
         """The unit that shows what is in the file: itself, its own .cpp, or one that includes it; None for none."""
@@ -70,7 +92,8 @@ class Units:
         return next((unit for unit in self.commands if path in self.closure(unit)), None)
 
     def key(self, unit, settings):
-        digest = hashlib.sha256("\0".join([*settings, self.commands[unit]]).encode())
+        command = self.commands[unit].replace(str(ROOT), "")
+        digest = hashlib.sha256("\0".join([*settings, command]).encode())
         for path in self.closure(unit):
             digest.update(self.text(path).encode())
         return digest.hexdigest()
@@ -88,6 +111,7 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--checks", default="")
     parser.add_argument("--only-with", type=re.compile)
+    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_intermixed_args()
     build = arguments.build.resolve()
@@ -102,37 +126,54 @@ def main():
         else:
             chosen.add(unit)
     if arguments.only_with:
-        has = arguments.only_with.search
-        chosen = {unit for unit in chosen if any(has(units.text(path)) for path in units.sources(unit))}
+        chosen = {unit for unit in chosen if arguments.only_with.search(units.text(unit))}
 
     version = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
     configs = [ROOT / ".clang-tidy", *sorted(ROOT.glob("*/.clang-tidy"))]
     settings = [version, *(config.read_text() for config in configs), arguments.checks]
     passed = folder_of_passed(build)
     passed.mkdir(parents=True, exist_ok=True)
-    command = [PROGRAM, "-p", build, "--quiet", *([f"--checks={arguments.checks}"] if arguments.checks else [])]
+    stamps = {unit: passed / units.key(unit, settings) for unit in chosen}
+    checks = [f"--checks={arguments.checks}"] if arguments.checks else []
 
-    def check(unit):
-        stamp = passed / units.key(unit, settings)
-        if stamp.exists():
-            return "", False
-        done = subprocess.run([*command, unit], cwd=ROOT, capture_output=True, text=True, check=False)
+    def check(batch):
+        """What clang-tidy found, by source."""
+        # In the build folder, because clang-tidy reads the settings of the folders above a source.
+        with tempfile.NamedTemporaryFile("w", suffix=".cpp", dir=build) as together:
+            source = batch[0]
+            if len(batch) > 1:
+                together.write("".join(f'#include "{ROOT / unit}"\n' for unit in batch))
+                together.flush()
+                source = together.name
+            done = subprocess.run(
+                [PROGRAM, "--quiet", *checks, source, "--", *units.options(batch[0])],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         if done.returncode == 0:
-            stamp.touch()
-            return "", True
-        return done.stdout + (done.stderr if not done.stdout else ""), True
+            for unit in batch:
+                stamps[unit].touch()
+            return {}
+        if len(batch) == 1:
+            return {batch[0]: done.stdout or done.stderr}
+        return {name: text for unit in batch for name, text in check([unit]).items()}
+
+    todo = [unit for unit in chosen if not stamps[unit].exists()]
+
+    def work(batch):
+        return sum((ROOT / path).stat().st_size for path in {path for unit in batch for path in units.closure(unit)})
 
     # The longest ones first, so that none is left to run alone at the end.
-    order = sorted(chosen, key=lambda unit: -sum((ROOT / path).stat().st_size for path in units.closure(unit)))
-    bad = looked_at = 0
+    order = sorted(units.batches(todo, arguments.batch), key=work, reverse=True)
+    bad = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for found, ran in pool.map(check, order):
-            looked_at += ran
-            if found:
-                bad += 1
-                print(found, end="")
+        for found in pool.map(check, order):
+            bad += len(found)
+            print("".join(found.values()), end="")
     without = f"; not part of this build: {' '.join(left_out)}" if left_out else ""
-    print(f"clang-tidy: {len(order)} translation units, {looked_at} checked again, {bad} with findings{without}")
+    print(f"clang-tidy: {len(chosen)} translation units, {len(todo)} checked again, {bad} with findings{without}")
     return 1 if bad else 0
 
 

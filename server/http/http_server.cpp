@@ -23,9 +23,10 @@ namespace distilld::http {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
-using Clock = std::chrono::steady_clock;
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 /// Connections beyond max_connections that get one short answer each; further ones are closed without an answer.
 constexpr std::size_t kMaxRefusals = 64;

@@ -22,7 +22,7 @@ using http::Response;
 
 constexpr std::uint32_t kPage = 100;
 /// OpenAI's list has no pages, so one answer holds at most this many models, the newest first.
-constexpr std::size_t kListMax = 1000;
+constexpr std::size_t kModelsMax = 1000;
 
 bool has_weights(const api::Job& job) {
     const auto files = exported_files(job);
@@ -40,7 +40,7 @@ class ModelApi {
         query.limit = kPage;
         query.state = api::JobState::succeeded;
         query.with_specs = true;
-        for (bool more = true; more && data.size() < kListMax;) {
+        for (bool more = true; more && data.size() < kModelsMax;) {
             const auto page = co_await parts_.manager.list(query);
             for (const auto& job : page.jobs) {
                 if (co_await is_there(job)) {
