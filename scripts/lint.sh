@@ -6,6 +6,7 @@
 #   --fast      clang-tidy only with the checks of coroutines and moves, without libtorch, in batches of files: a
 #               minute or two
 #   --fix       format C++ and Python instead of complaining
+#   --no-rules  without the rules and the format of C++, which are tests of the release tree too
 #
 # All checks of clang-tidy over all files take about a quarter of an hour on two cores. Passed files are remembered next
 # to the compiler's cache, so the next run checks only what has changed since.
@@ -16,11 +17,13 @@ fast_checks='-*,misc-coroutine-hostile-raii,cppcoreguidelines-avoid-capturing-la
 changed=0
 fast=0
 fix=0
+rules=1
 while [ $# -gt 0 ]; do
     case $1 in
         --changed) changed=1 ;;
         --fast) fast=1 ;;
         --fix) fix=1 ;;
+        --no-rules) rules=0 ;;
         -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
         *) echo "lint: unknown option $1; --help lists them" >&2; exit 2 ;;
     esac
@@ -83,12 +86,16 @@ if [ ${#python[@]} -gt 0 ]; then
     check "ruff format (scripts/lint.sh --fix formats)" "$ruff" format -q --check "${python[@]}"
 fi
 if [ ${#shell[@]} -gt 0 ]; then check shellcheck shellcheck -x "${shell[@]}"; fi
-for rule in include_rules style_rules names docs dashboards version; do
-    check "$rule" python3 "tests/unit/repo/${rule}_test.py" -q
-done
+if [ "$rules" = 1 ]; then
+    for rule in include_rules style_rules names docs dashboards version; do
+        check "$rule" python3 "tests/unit/repo/${rule}_test.py" -q
+    done
+fi
 if [ ${#cpp[@]} -gt 0 ]; then
     if [ "$fix" = 1 ]; then clang-format-19 -i "${cpp[@]}"; fi
-    check "clang-format (scripts/lint.sh --fix formats)" clang-format-19 --dry-run --Werror "${cpp[@]}"
+    if [ "$rules" = 1 ]; then
+        check "clang-format (scripts/lint.sh --fix formats)" clang-format-19 --dry-run --Werror "${cpp[@]}"
+    fi
 
     tidied=()  # all
     if [ "$changed" = 1 ]; then tidied=("${cpp[@]}"); fi
