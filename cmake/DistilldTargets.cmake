@@ -63,9 +63,9 @@ endfunction()
 # distilld_precompiled_header(KIND STAMP DEPS lib… HEADERS <a.h>…) makes the target distilld_KIND_header, which has the
 # precompiled header that other targets reuse: each of its own would cost up to 15 s of a core.
 #
-# The header holds absolute paths, so one that ccache has from another checkout would be of no use: it is never taken
-# from there. What is compiled with it is: ccache reads the .sum beside the header in place of the header
-# (CCACHE_PCH_EXTSUM in scripts/build.sh), and that is the same in every checkout with the libraries that STAMP names.
+# The header holds absolute paths, so one of another checkout is of no use: ccache compares them here. What is compiled
+# with it is of use everywhere: ccache reads the .sum beside the header in place of the header (CCACHE_PCH_EXTSUM in
+# scripts/build.sh), and that is the same in every checkout with the libraries that STAMP names.
 #
 # CMake also gives Clang the header's path behind -Xclang, where ccache (4.7) does not make it relative: no two
 # checkouts would share an object. The one option that is needed does without.
@@ -84,7 +84,14 @@ function(distilld_precompiled_header kind stamp)
     add_library(${target} STATIC EXCLUDE_FROM_ALL ${source})
     target_link_libraries(${target} PRIVATE distilld_flags ${arg_DEPS})
     target_precompile_headers(${target} PRIVATE ${arg_HEADERS})
-    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "")
+    set(launcher)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CCACHE_PROGRAM
+       AND CMAKE_CXX_COMPILER_LAUNCHER STREQUAL CCACHE_PROGRAM)
+        set(launcher ${CMAKE_COMMAND} -E env --unset=CCACHE_BASEDIR --unset=CCACHE_NOHASHDIR ${CCACHE_PROGRAM})
+        # CMake writes its source anew; by its time, a header from the cache would be out of date.
+        target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+    endif()
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
     get_target_property(folder ${target} BINARY_DIR)
     file(WRITE ${folder}/CMakeFiles/${target}.dir/cmake_pch.hxx.pch.sum
         "${stamp} ${arg_HEADERS} ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_BUILD_TYPE} "
