@@ -108,7 +108,7 @@ beside_the_tests() {
         build tsan tsan unit_tests
     fi
     lint
-    if [ "$fast" = 0 ]; then sanitized_asan fuzz "$(nproc)" -L fuzz; fi
+    if [ "$fast" = 0 ]; then sanitized_asan fuzz "$most_jobs" -L fuzz; fi
 }
 
 # In a subshell each, for their environment. sanitized_asan NAME JOBS ARGUMENT…: see run_units.
