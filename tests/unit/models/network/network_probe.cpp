@@ -11,6 +11,8 @@
 // D: fp32 (the default), bf16 or fp64. FOLDER may be a PEFT folder beside its base. With --ternary all, or a module's
 // name, linear modules are made ternary after they are read.
 
+#include <unistd.h>
+
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -140,15 +142,17 @@ void write_gradients(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
     std::vector<std::string> arguments(argv + 1, argv + argc);
+    int code = 0;
     try {
         const std::string command = arguments.at(0);
         arguments.erase(arguments.begin());
         const std::map<std::string, void (*)(const std::vector<std::string>&)> commands{
             {"logits", print_logits}, {"gradients", write_gradients}, {"random", write_random}};
         commands.at(command)(arguments);
-        return 0;
     } catch (const std::exception& error) {
         std::cerr << "network_probe: " << error.what() << "\n";
-        return 1;
+        code = 1;
     }
+    std::cout.flush();
+    ::_exit(code);  // for the same reason as distilld-worker
 }
