@@ -316,11 +316,11 @@ class FileLimit {
 };
 
 TEST_F(TokenCacheTest, WhatCannotBeWrittenToTheEndIsReadAgainIntoMemory) {
-    file_ = folder_.write("data.jsonl", lines_of_ids(9000, 90, true));  // 3.2 MB of ids, as many of labels
+    file_ = folder_.write("data.jsonl", lines_of_ids(4000, 90, true));  // 1.4 MB of ids, as many of labels
     for (const bool packing : {true, false}) {
         const std::string good = seen_of(*start(how(packing, 128), false).rows);
-        // In the middle of ids, and when they are finished.
-        for (const rlim_t limit : {rlim_t{1'500'000}, rlim_t{9000 * 90 * 4 - 8}}) {
+        // In the middle of ids, behind the first buffer, and when they are finished.
+        for (const rlim_t limit : {rlim_t{1'200'000}, rlim_t{4000 * 90 * 4 - 8}}) {
             const FileLimit limited(limit);
             const Started started = start(how(packing, 128));
             EXPECT_THAT(started.warnings, ElementsAre(AllOf(HasSubstr("tokens are held in memory"),
