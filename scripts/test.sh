@@ -3,8 +3,8 @@
 # address sanitizer, those of threaded code also under the thread sanitizer, and scripts/lint.sh --fast. Ends with one
 # line "N passed, N failed" over all of them; exit code 0 only if nothing failed.
 #
-# The timing test runs alone. While the other end-to-end tests run, which mostly wait, the script builds the trees of
-# the sanitizers, fuzzes, and runs the linter.
+# The timing test runs alone. While the other end-to-end tests run, which mostly wait, the script runs the unit tests
+# of the release tree, builds the trees of the sanitizers, runs the linter, and fuzzes.
 #
 #   --fast    without the sanitizers: unit tests and simulations run in the release tree
 #   -k EXPR   only end-to-end tests with matching names (pytest's -k)
@@ -99,9 +99,10 @@ lint() {
     fi
 }
 
-# The work that runs during the tests, at the lowest priority. One thing at a time: compilers that take turns on a core
-# need more CPU-seconds.
+# The work that runs during the end-to-end tests, at the lowest priority but for tests. One thing at a time: compilers
+# that take turns on a core need more CPU-seconds.
 beside_the_tests() {
+    if [ "$fast" = 0 ]; then run_units unit unit release "$most_jobs" -L unsanitized; fi
     renice -n 19 "$BASHPID" >/dev/null
     if [ "$fast" = 0 ]; then
         build asan asan unit_tests
@@ -139,7 +140,6 @@ if ! step setup scripts/setup.sh; then
 else
     if [ "$fast" = 0 ]; then
         build unit release all unsanitized_tests
-        run_units unit unit release "$most_jobs" -L unsanitized
     else
         build unit release all unit_tests
         run_units unit unit release "$most_jobs"
@@ -147,7 +147,7 @@ else
     end_to_end "e2e timing" -m timing
     beside_the_tests >"$results/beside.log" 2>&1 &
     # Tests of one file stay together, because they share expensive fixtures; tests/e2e/conftest.py orders the files.
-    end_to_end "e2e" -m "not timing" -n "$most_jobs" --dist loadfile --no-loadscope-reorder
+    end_to_end "e2e" -m "not timing" -n $((4 * $(nproc))) --dist loadfile --no-loadscope-reorder
     wait
     cat "$results/beside.log"
     if [ "$fast" = 0 ]; then
