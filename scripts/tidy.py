@@ -70,15 +70,13 @@ class Units:
 
     def batches(self, units, most):
         """Lists of up to `most` units with the same options. Programs stay alone, because of main."""
-        batches, open_batches = [], {}
+        batches, last = [], {}
         for unit in sorted(units):
-            options = self.options(unit)
-            batch = open_batches.get(options)
-            if batch is None or len(batch) == most or MAIN.search(self.text(unit)):
-                batch = []
+            kind = (self.options(unit), unit if MAIN.search(self.text(unit)) else None)
+            batch = last.get(kind)
+            if batch is None or len(batch) == most:
+                batch = last[kind] = []
                 batches.append(batch)
-                if not MAIN.search(self.text(unit)):
-                    open_batches[options] = batch
             batch.append(unit)
         return batches
 
