@@ -110,7 +110,7 @@ double cpu_seconds() {
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-double seconds_of(const auto& work) {
+double cpu_seconds_of(const auto& work) {
     const double began = cpu_seconds();
     work();
     return cpu_seconds() - began;
@@ -124,8 +124,8 @@ boost::json::object measure(const DecodeCase& of, const DecodeOptions& options) 
     std::vector<double> theirs;
     std::vector<double> ratios;
     for (std::uint32_t i = 0; i < options.repeat; ++i) {
-        theirs.push_back(seconds_of([&] { sum += bare.read(of); }));
-        ours.push_back(seconds_of([&] { decode(of, options.vocabulary); }));
+        theirs.push_back(cpu_seconds_of([&] { sum += bare.read(of); }));
+        ours.push_back(cpu_seconds_of([&] { decode(of, options.vocabulary); }));
         ratios.push_back(theirs.back() / ours.back());
     }
     const auto bytes = static_cast<double>(of.response.body->size());

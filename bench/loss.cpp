@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <boost/json/object.hpp>
-#include <chrono>
 #include <memory>
 #include <span>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "bench/live_bytes.hpp"
 #include "bench/median.hpp"
 #include "bench/scenario.hpp"
+#include "bench/seconds_of.hpp"
 #include "models/losses/distill_loss.hpp"
 #include "models/training/staging.hpp"
 #include "server/worker/machine/compute_threads.hpp"
@@ -72,13 +72,6 @@ MicroBatch as_sent(const models::DistillTargets& targets, std::uint32_t rows) {
     sent.width = static_cast<std::uint32_t>(sent.values.bytes.size() / element_size(ElementType::f16) / rows);
     sent.owner = std::move(arrays);
     return {std::move(tokens), std::move(sent), rows};
-}
-
-template <class Work>
-double seconds_of(const Work& work) {
-    const auto began = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
 struct LossSpeed {

@@ -7,11 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <boost/json/array.hpp>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -19,6 +17,7 @@
 #include "base/files/mapped_file.hpp"
 #include "base/random.hpp"
 #include "bench/median.hpp"
+#include "bench/seconds_of.hpp"
 #include "pipeline/store/store_checks.hpp"
 #include "pipeline/store/store_export.hpp"
 #include "pipeline/store/store_reader.hpp"
@@ -149,12 +148,6 @@ class ScratchFolder {
   private:
     fs::path path_;
 };
-
-double seconds_of(const std::function<void()>& work) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 bool needs_logits(StoreFormat format) {
     return format == StoreFormat::full || format == StoreFormat::sampled;

@@ -1,8 +1,8 @@
-# distilld_batches(NAME ALONE…): compiles the target in batches of ten sources, except those that define a name which
+# distilld_batches(NAME ALONE…): compiles the target in batches of twenty sources, except those that define a name which
 # another of its sources defines too. A batch takes a third to half less time than its sources.
 function(distilld_batches name)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ${DISTILLD_UNITY}
-        UNITY_BUILD_BATCH_SIZE 10)
+        UNITY_BUILD_BATCH_SIZE 20)
     set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 

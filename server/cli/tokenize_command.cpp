@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 4;
 
-int fail(const std::string& message) {
+int wrong_usage(const std::string& message) {
     std::fprintf(stderr, "distilld tokenize: %s\n", message.c_str());
     return kWrongUsage;
 }
@@ -49,10 +49,10 @@ Result<std::string> decoded(const Tokenizer& tokenizer, const std::string& line)
 int execute(const TokenizeCommand& command) {
     const Result<std::unique_ptr<Tokenizer>> tokenizer = load_tokenizer(command.folder);
     if (!tokenizer) {
-        return fail(tokenizer.error().message);
+        return wrong_usage(tokenizer.error().message);
     }
     if (*tokenizer == nullptr) {
-        return fail(command.folder.string() + ": has no tokenizer.json");
+        return wrong_usage(command.folder.string() + ": has no tokenizer.json");
     }
     std::ios::sync_with_stdio(false);
     std::string line;
@@ -63,7 +63,7 @@ int execute(const TokenizeCommand& command) {
             std::cout << *text << '\n';
         } else {
             std::cout.flush();
-            return fail("line " + std::to_string(number) + " " + text.error().message);
+            return wrong_usage("line " + std::to_string(number) + " " + text.error().message);
         }
         // A client that writes line by line also reads line by line.
         if (std::cin.rdbuf()->in_avail() <= 0 && !std::cout.flush()) {

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kField = "/metrics/tensorboard_dir: ";
+constexpr const char* kFolderField = "/metrics/tensorboard_dir: ";
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
 /// The seconds in the name of an event file; 0 for another file.
@@ -46,7 +46,7 @@ fs::path new_event_file(const fs::path& folder, std::int64_t now) {
 class TensorboardSink final : public FileSink {
   public:
     explicit TensorboardSink(const SinkContext& context)
-        : FileSink(kField),
+        : FileSink(kFolderField),
           folder_(context.spec.metrics.tensorboard_dir),
           first_step_(context.first_step),
           spec_json_(context.spec_json) {}
@@ -153,10 +153,10 @@ Result<std::unique_ptr<Sink>> make_tensorboard_sink(const SinkContext& context,
         return std::unique_ptr<Sink>();
     }
     if (const Result<void> made = make_folders(folder); !made) {
-        return Error{made.error().kind, kField + made.error().message};
+        return Error{made.error().kind, kFolderField + made.error().message};
     }
     if (const Result<AtomicFile> probe = AtomicFile::create(folder / "probe"); !probe) {
-        return Error{probe.error().kind, kField + probe.error().message};
+        return Error{probe.error().kind, kFolderField + probe.error().message};
     }
     return std::unique_ptr<Sink>(std::make_unique<TensorboardSink>(context));
 }

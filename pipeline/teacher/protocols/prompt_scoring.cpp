@@ -17,7 +17,7 @@ namespace distilld {
 
 namespace {
 
-[[noreturn]] void fail(std::string message) {
+[[noreturn]] void reject(std::string message) {
     throw ErrorException(teacher_error(std::move(message)));
 }
 
@@ -132,12 +132,12 @@ void PromptRows::put(std::uint32_t row, std::size_t token, std::span<const std::
 
 void PromptRows::end() {
     if (entries_.size() < width_) {
-        fail(where() + " has " + std::to_string(entries_.size()) + " log-probabilities, " + std::to_string(width_) +
-             " were asked for");
+        reject(where() + " has " + std::to_string(entries_.size()) + " log-probabilities, " + std::to_string(width_) +
+               " were asked for");
     }
     const std::size_t position = std::size_t{row_} * part_.columns + token_ - 1;
     if (storage_->mask[position] != 0) {
-        fail(where() + " was answered twice");
+        reject(where() + " was answered twice");
     }
     auto* values = row_of<float>(*storage_->values, position);
     if (full_) {
@@ -154,8 +154,8 @@ void PromptRows::keep_all(float* values) {
     std::uint32_t filled = 0;
     for (const auto& [log_probability, id] : entries_) {
         if (id >= width_ + max_padding(width_)) {
-            fail(where() + " names token " + std::to_string(id) + ", the student's vocabulary has " +
-                 std::to_string(width_) + " ids");
+            reject(where() + " names token " + std::to_string(id) + ", the student's vocabulary has " +
+                   std::to_string(width_) + " ids");
         }
         if (id >= width_) {
             continue;  // the others still are logits, minus a constant per row
@@ -164,8 +164,8 @@ void PromptRows::keep_all(float* values) {
         values[id] = log_probability;
     }
     if (filled != width_) {
-        fail(where() + " does not name each of the " + std::to_string(width_) +
-             " tokens of the vocabulary: set /teacher/top_k where the teacher's is larger");
+        reject(where() + " does not name each of the " + std::to_string(width_) +
+               " tokens of the vocabulary: set /teacher/top_k where the teacher's is larger");
     }
 }
 

@@ -23,7 +23,7 @@ void show(const std::string& text) {
     print(to_shown_utf8(text));
 }
 
-void print_error(const std::string& message) {
+void complain(const std::string& message) {
     std::fprintf(stderr, "distilld jobs: %s\n", to_shown_utf8(message).c_str());
 }
 
@@ -56,11 +56,11 @@ Result<api::Job> parse_job(const RestResponse& response) {
 /// Prints the job of a successful answer, or the problem.
 int print_job(const JobsCommand& command, const Result<RestResponse>& response, bool submitting) {
     if (!response) {
-        print_error(response.error().message);
+        complain(response.error().message);
         return exit_code_of(response.error());
     }
     if (response->status >= 300) {
-        print_error(describe_problem(*response));
+        complain(describe_problem(*response));
         return exit_code_of(*response, submitting || command.action == JobsCommand::Action::set);
     }
     if (command.json) {
@@ -69,7 +69,7 @@ int print_job(const JobsCommand& command, const Result<RestResponse>& response, 
     }
     const auto job = parse_job(*response);
     if (!job) {
-        print_error(job.error().message);
+        complain(job.error().message);
         return kFailed;
     }
     show(submitting ? job->id + "\n" : job_text(*job));
@@ -104,7 +104,7 @@ std::string patch_text(const JobsCommand& command) {
 
 int set(const JobsCommand& command, RestClient& client, const std::string& target) {
     if (!command.priority && !command.max_concurrent && command.metadata.empty()) {
-        print_error("nothing to set: give --priority, --max-concurrent or --metadata");
+        complain("nothing to set: give --priority, --max-concurrent or --metadata");
         return kWrongUsage;
     }
     return print_job(command, client.request("PATCH", target, patch_text(command)), false);
@@ -128,7 +128,7 @@ int print_answer(const JobsCommand& command, const Result<RestResponse>& respons
                  Result<std::string> (*text_of)(const json::value&)) {
     const auto text = text_of_answer(command.json, response, text_of);
     if (!text) {
-        print_error(text.error().message);
+        complain(text.error().message);
         return kFailed;
     }
     show(*text);
@@ -138,7 +138,7 @@ int print_answer(const JobsCommand& command, const Result<RestResponse>& respons
 int submit(const JobsCommand& command, RestClient& client) {
     const auto text = read_spec_text(command.subject);
     if (!text) {
-        print_error(text.error().message);
+        complain(text.error().message);
         return exit_code_of(text.error());
     }
     const std::string priority = command.priority ? "priority=" + std::to_string(*command.priority) : std::string();
@@ -156,7 +156,7 @@ int submit(const JobsCommand& command, RestClient& client) {
 /// Text is printed unchanged; JSON is one string.
 int print_log(const JobsCommand& command, const Result<RestResponse>& response) {
     if (!response || response->status != 200) {
-        print_error(response ? describe_problem(*response) : response.error().message);
+        complain(response ? describe_problem(*response) : response.error().message);
         return kFailed;
     }
     show(command.json ? to_text(json::value(response->body)) + "\n" : response->body);
@@ -168,10 +168,10 @@ int follow(const JobsCommand& command, RestClient& client) {
     tools.print = [json = command.json](const std::string& text) {
         show(json ? to_text(json::value(text)) + "\n" : text);
     };
-    tools.complain = print_error;
+    tools.complain = complain;
     const auto followed = follow_log(client, command.subject, command.tail, tools);
     if (!followed) {
-        print_error(followed.error().message);
+        complain(followed.error().message);
         return kFailed;
     }
     return kDone;
@@ -180,7 +180,7 @@ int follow(const JobsCommand& command, RestClient& client) {
 int download(const JobsCommand& command, RestClient& client) {
     const auto done = download_artifacts(client, {command.subject, command.to, command.tar});
     if (!done) {
-        print_error(done.error().message);
+        complain(done.error().message);
         return exit_code_of(done.error());
     }
     if (command.tar == "-") {
@@ -234,7 +234,7 @@ std::string metrics_target(const JobsCommand& command, const std::string& job) {
 int watch(const JobsCommand& command, RestClient& client) {
     WatchTools tools;
     tools.print = print;
-    tools.complain = print_error;
+    tools.complain = complain;
     if (!command.json) {
         tools.width = terminal_width();
     }
@@ -253,14 +253,14 @@ int watch(const JobsCommand& command, RestClient& client) {
 int execute(const JobsCommand& given) {
     const auto client = make_client(given.connection);
     if (!client) {
-        print_error(client.error().message);
+        complain(client.error().message);
         return kWrongUsage;
     }
     JobsCommand command = given;
     if (command.action != JobsCommand::Action::submit && command.action != JobsCommand::Action::list) {
         auto id = find_job(**client, command.subject);
         if (!id) {
-            print_error(id.error().message);
+            complain(id.error().message);
             return kFailed;
         }
         command.subject = std::move(*id);

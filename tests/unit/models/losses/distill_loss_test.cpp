@@ -12,11 +12,11 @@ using torch::Tensor;
 
 constexpr std::int64_t kRows = 10;
 constexpr std::int64_t kHidden = 6;
-constexpr std::int64_t kVocabulary = 23;
+constexpr std::int64_t kIds = 23;
 constexpr std::int64_t kTop = 4;
 constexpr std::int64_t kTeacherHidden = 9;
 
-enum class Teacher { none, topk, full, hidden };
+enum class TeacherKind { none, topk, full, hidden };
 
 const auto kDoubles = torch::TensorOptions().dtype(torch::kDouble);
 
@@ -29,10 +29,10 @@ Problem make_problem() {
     auto generator = torch::make_generator<torch::CPUGeneratorImpl>(7);
     Problem problem;
     problem.hidden = torch::randn({kRows, kHidden}, generator, kDoubles);
-    problem.head = torch::randn({kVocabulary, kHidden}, generator, kDoubles);
-    problem.labels = torch::randint(0, kVocabulary, {kRows}, generator, torch::kLong);
+    problem.head = torch::randn({kIds, kHidden}, generator, kDoubles);
+    problem.labels = torch::randint(0, kIds, {kRows}, generator, torch::kLong);
     problem.teacher_hidden = torch::randn({kRows, kTeacherHidden}, generator, kDoubles);
-    problem.teacher_head = 0.7 * torch::randn({kVocabulary, kTeacherHidden}, generator, kDoubles);
+    problem.teacher_head = 0.7 * torch::randn({kIds, kTeacherHidden}, generator, kDoubles);
     problem.teacher_logits = problem.teacher_hidden.mm(problem.teacher_head.t());
     const Tensor log_p = torch::log_softmax(problem.teacher_logits, 1);
     const auto [top, ids] = log_p.topk(kTop, 1);
@@ -44,22 +44,22 @@ Problem make_problem() {
 
 /// Bucket probabilities at temperature T [n, k + 1] by the formula in topk_targets.hpp.
 Tensor tempered_buckets(const Problem& problem, double temperature) {
-    const double others = kVocabulary - kTop;
+    const double others = kIds - kTop;
     const Tensor top = (problem.top_log_p / temperature).exp();
     const Tensor tail = others * torch::pow(problem.log_tail.exp() / others, 1 / temperature);
     const Tensor all = torch::cat({top, tail.unsqueeze(1)}, 1);
     return all / all.sum(1, true);
 }
 
-DistillTargets make_targets(const Problem& problem, Teacher teacher, double temperature) {
+DistillTargets make_targets(const Problem& problem, TeacherKind teacher, double temperature) {
     DistillTargets targets;
     targets.labels = problem.labels;
-    if (teacher == Teacher::full) {
+    if (teacher == TeacherKind::full) {
         targets.teacher_logits = problem.teacher_logits;
-    } else if (teacher == Teacher::hidden) {
+    } else if (teacher == TeacherKind::hidden) {
         targets.teacher_hidden = problem.teacher_hidden;
         targets.teacher_head = problem.teacher_head;
-    } else if (teacher == Teacher::topk) {
+    } else if (teacher == TeacherKind::topk) {
         const Tensor p = tempered_buckets(problem, temperature);
         targets.topk_ids = problem.top_ids;
         targets.topk_probabilities = p.slice(1, 0, kTop);
@@ -75,23 +75,23 @@ struct Reference {
     Tensor hidden_gradient, head_gradient;
 };
 
-Reference reference(const Problem& problem, Teacher teacher, double kd_ratio, double temperature, double scale) {
+Reference reference(const Problem& problem, TeacherKind teacher, double kd_ratio, double temperature, double scale) {
     const Tensor hidden = problem.hidden.clone().requires_grad_(true);
     const Tensor head = problem.head.clone().requires_grad_(true);
     const Tensor logits = hidden.mm(head.t());
     const Tensor ce = -torch::log_softmax(logits, 1).gather(1, problem.labels.unsqueeze(1)).sum();
     Tensor kl = torch::zeros({}, kDoubles);
     const Tensor log_q = torch::log_softmax(logits / temperature, 1);
-    if (teacher == Teacher::full || teacher == Teacher::hidden) {
+    if (teacher == TeacherKind::full || teacher == TeacherKind::hidden) {
         const Tensor log_p = torch::log_softmax(problem.teacher_logits / temperature, 1);
         kl = (log_p.exp() * (log_p - log_q)).sum();
-    } else if (teacher == Teacher::topk) {
+    } else if (teacher == TeacherKind::topk) {
         const Tensor p = tempered_buckets(problem, temperature);
         const Tensor top = log_q.gather(1, problem.top_ids);
         const Tensor rest = (1 - top.exp().sum(1, true)).log();
         kl = (p * (p.log() - torch::cat({top, rest}, 1))).sum();
     }
-    const double ratio = teacher == Teacher::none ? 0 : kd_ratio;
+    const double ratio = teacher == TeacherKind::none ? 0 : kd_ratio;
     const Tensor kd = temperature * temperature * kl;
     const Tensor loss = (1 - ratio) * ce + ratio * kd;
     (loss * scale).backward();
@@ -102,7 +102,7 @@ double relative(const Tensor& got, const Tensor& wanted) {
     return ((got.to(torch::kDouble) - wanted).norm() / wanted.norm()).item<double>();
 }
 
-class GradientCheck : public testing::TestWithParam<std::tuple<Teacher, double, double>> {};
+class GradientCheck : public testing::TestWithParam<std::tuple<TeacherKind, double, double>> {};
 
 TEST_P(GradientCheck, AgreesWithAutogradInDouble) {
     const auto [teacher, temperature, kd_ratio] = GetParam();
@@ -119,7 +119,7 @@ TEST_P(GradientCheck, AgreesWithAutogradInDouble) {
     EXPECT_NEAR(sums.loss, wanted.loss, 1e-10 * std::abs(wanted.loss));
     EXPECT_LT(relative(whole.hidden, wanted.hidden_gradient), 1e-12);
     EXPECT_LT(relative(whole.head, wanted.head_gradient), 1e-12);
-    const double ratio = teacher == Teacher::none ? 0 : kd_ratio;
+    const double ratio = teacher == TeacherKind::none ? 0 : kd_ratio;
     if (ratio != 0) {
         EXPECT_NEAR(sums.kd, wanted.kd, 1e-10 * wanted.kd);
     } else {
@@ -167,12 +167,13 @@ TEST_P(GradientCheck, IsAccurateInSinglePrecision) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DistillLoss, GradientCheck,
-                         testing::Combine(testing::Values(Teacher::none, Teacher::topk, Teacher::full, Teacher::hidden),
+                         testing::Combine(testing::Values(TeacherKind::none, TeacherKind::topk, TeacherKind::full,
+                                                          TeacherKind::hidden),
                                           testing::Values(1.0, 2.0), testing::Values(0.0, 0.5, 1.0)));
 
 TEST(DistillLoss, HeadGradientIsAddedToWhatIsThere) {
     const Problem problem = make_problem();
-    const DistillTargets targets = make_targets(problem, Teacher::topk, 1.0);
+    const DistillTargets targets = make_targets(problem, TeacherKind::topk, 1.0);
     DistillLossGradients once;
     distill_loss(problem.hidden, problem.head, targets, {}, &once);
     DistillLossGradients twice;
@@ -187,7 +188,7 @@ TEST(DistillLoss, VanishesWhenTheStudentIsTheTeacher) {
     const Tensor log_p = torch::log_softmax(problem.teacher_logits, 1);
     std::tie(problem.top_log_p, problem.top_ids) = log_p.topk(kTop, 1);
     problem.log_tail = torch::log(1 - problem.top_log_p.exp().sum(1));
-    for (const Teacher teacher : {Teacher::topk, Teacher::full}) {
+    for (const TeacherKind teacher : {TeacherKind::topk, TeacherKind::full}) {
         DistillLossGradients gradients;
         const DistillLossSums sums =
             distill_loss(problem.hidden, problem.head, make_targets(problem, teacher, 1.0), {}, &gradients);
@@ -200,7 +201,7 @@ TEST(DistillLoss, ACertainStudentGivesAFiniteLossAndGradient) {
     // Logits of ±thousands: the student's mass outside the top-k underflows, the teacher's does not.
     Problem problem = make_problem();
     for (const double temperature : {1.0, 2.0}) {
-        for (const Teacher teacher : {Teacher::topk, Teacher::full}) {
+        for (const TeacherKind teacher : {TeacherKind::topk, TeacherKind::full}) {
             DistillTargets targets = make_targets(problem, teacher, temperature);
             DistillLossOptions options;
             options.temperature = temperature;
@@ -218,7 +219,7 @@ TEST(DistillLoss, ACertainStudentGivesAFiniteLossAndGradient) {
 
 TEST(DistillLoss, TokensTheTeacherRulesOutCostNothing) {
     Problem problem = make_problem();
-    DistillTargets targets = make_targets(problem, Teacher::full, 1.0);
+    DistillTargets targets = make_targets(problem, TeacherKind::full, 1.0);
     targets.teacher_logits = targets.teacher_logits.clone();
     targets.teacher_logits.select(1, 3).fill_(-std::numeric_limits<double>::infinity());
     DistillLossGradients gradients;
@@ -231,8 +232,8 @@ TEST(DistillLoss, TokensTheTeacherRulesOutCostNothing) {
 
 TEST(DistillLoss, Bf16MatricesKeepTheSumsInSinglePrecision) {
     const Problem problem = make_problem();
-    const DistillTargets targets = make_targets(problem, Teacher::topk, 1.0);
-    const Reference wanted = reference(problem, Teacher::topk, 1.0, 1.0, 1.0);
+    const DistillTargets targets = make_targets(problem, TeacherKind::topk, 1.0);
+    const Reference wanted = reference(problem, TeacherKind::topk, 1.0, 1.0, 1.0);
     DistillLossGradients gradients;
     const DistillLossSums sums =
         distill_loss(problem.hidden.to(torch::kBFloat16), problem.head.to(torch::kBFloat16), targets, {}, &gradients);
@@ -248,10 +249,10 @@ TEST(DistillLoss, HiddenStatesGiveWhatTheTeachersLogitsGive) {
     const Problem problem = make_problem();
     for (const double temperature : {1.0, 2.0}) {
         for (const auto type : {torch::kFloat, torch::kHalf, torch::kBFloat16}) {
-            DistillTargets hidden = make_targets(problem, Teacher::hidden, temperature);
+            DistillTargets hidden = make_targets(problem, TeacherKind::hidden, temperature);
             hidden.teacher_hidden = problem.teacher_hidden.to(type);
             hidden.teacher_head = problem.teacher_head.to(torch::kFloat);
-            DistillTargets logits = make_targets(problem, Teacher::full, temperature);
+            DistillTargets logits = make_targets(problem, TeacherKind::full, temperature);
             logits.teacher_logits =
                 hidden.teacher_hidden.to(torch::kDouble).mm(hidden.teacher_head.to(torch::kDouble).t());
             DistillLossOptions options;

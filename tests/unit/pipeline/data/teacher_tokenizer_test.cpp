@@ -22,7 +22,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr std::int32_t kNone = kIgnoredLabel;
+constexpr std::int32_t kNoLabel = kIgnoredLabel;
 
 /// ab and cd are tokens; ends texts with <|endoftext|>, 6.
 constexpr const char* kPairs = R"({"added_tokens": [{"id": 6, "content": "<|endoftext|>", "special": true}],
@@ -119,10 +119,10 @@ TEST_F(TeacherTokenizerTest, PositionsWithoutAPartnerCarryNoLoss) {
     const auto dataset = load(lines, options(*teacher)).value();
     const TokenBatch own = dataset->batch(0, {0, 1});
     EXPECT_THAT(own.input_ids, ElementsAre('a', 'b', 'c', 'd', 0, 'a', 'b', 'c', 'd', 'd'));
-    EXPECT_THAT(own.labels, ElementsAre(kNone, 'c', kNone, 'a', kNone, kNone, 'c', kNone, 'd', 256));
+    EXPECT_THAT(own.labels, ElementsAre(kNoLabel, 'c', kNoLabel, 'a', kNoLabel, kNoLabel, 'c', kNoLabel, 'd', 256));
     const TokenBatch read = dataset->teacher_documents()->batch(0, {0, 1});
     EXPECT_THAT(read.input_ids, ElementsAre(4, 5, 0, 4, 5, 3));
-    EXPECT_THAT(read.labels, ElementsAre(5, 0, kNone, 5, 3, 6));
+    EXPECT_THAT(read.labels, ElementsAre(5, 0, kNoLabel, 5, 3, 6));
     DatasetOptions keeping = options(*teacher);
     keeping.keeps_labels = true;
     const auto kept = load(lines, keeping).value();
@@ -139,8 +139,8 @@ TEST_F(TeacherTokenizerTest, BothNeedALabelForTheNextToken) {
     student_ = std::move(student.tokenizer);
     const auto dataset = load(R"({"prompt": "ca", "completion": "bd"})", options(*teacher)).value();
     EXPECT_THAT(dataset->batch(0, {0}).input_ids, ElementsAre(2, 4, 3));
-    EXPECT_THAT(dataset->batch(0, {0}).labels, ElementsAre(kNone, 3, 6)) << "for the teacher, a is of the prompt";
-    EXPECT_THAT(dataset->teacher_documents()->batch(0, {0}).labels, ElementsAre(kNone, 'b', 'd', 256));
+    EXPECT_THAT(dataset->batch(0, {0}).labels, ElementsAre(kNoLabel, 3, 6)) << "for the teacher, a is of the prompt";
+    EXPECT_THAT(dataset->teacher_documents()->batch(0, {0}).labels, ElementsAre(kNoLabel, 'b', 'd', 256));
 }
 
 TEST_F(TeacherTokenizerTest, BothAreCutToTheirRows) {
@@ -156,7 +156,7 @@ TEST_F(TeacherTokenizerTest, BothAreCutToTheirRows) {
                               how)
                              .value();
     ASSERT_EQ(dataset->row_count(), 1U) << "of the second, the teacher has no position";
-    EXPECT_THAT(dataset->batch(0, {0}).labels, ElementsAre(kNone, 'c', kNone, 'a', kNone));
+    EXPECT_THAT(dataset->batch(0, {0}).labels, ElementsAre(kNoLabel, 'c', kNoLabel, 'a', kNoLabel));
     EXPECT_THAT(dataset->teacher_documents()->batch(0, {0}).input_ids, ElementsAre(4, 5));
     EXPECT_EQ(dataset->teacher_documents()->row_count(), 1U);
     how.overflow = Overflow::split;
@@ -186,7 +186,7 @@ TEST_F(TeacherTokenizerTest, TheTokenCacheKeepsBothKindsOfLabelsApart) {
     folder_.write("data.jsonl", R"({"text": "abcda"})");
     for (const bool keeps : {false, true, false, true}) {
         const auto dataset = through(keeps);
-        EXPECT_EQ(dataset->batch(0, {0}).labels.front(), keeps ? 'b' : kNone);
+        EXPECT_EQ(dataset->batch(0, {0}).labels.front(), keeps ? 'b' : kNoLabel);
         EXPECT_EQ(dataset->teacher_documents()->row_count(), 1U);
     }
     const auto has_been_kept = [](const std::string& text) { return text.find("mapped") != std::string::npos; };

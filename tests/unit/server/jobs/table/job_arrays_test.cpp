@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Kind = WorkerOutcome::Kind;
 
-constexpr JobTable::Time kNow{};
+constexpr JobTable::Time kMoment{};
 
 PathClaims task_claims(const std::string& array) {
     PathClaims claims{{{"/store", api::PathUse::shares, "/teacher/store"}}, "alice"};
@@ -42,7 +42,7 @@ class ArrayTable : public ::testing::Test {
         }
         EXPECT_THAT(actions(), ElementsAre("start a", "start b"));
     }
-    std::vector<std::string> actions() { return texts_of(table_.poll(kNow)); }
+    std::vector<std::string> actions() { return texts_of(table_.poll(kMoment)); }
 
     JobTable table_{{2, 2min}};
 };
@@ -56,29 +56,29 @@ TEST_F(ArrayTable, TasksWriteOneStoreAndNobodyElseDoes) {
 }
 
 TEST_F(ArrayTable, TheFailureOfTheFirstEndsTheOthers) {
-    table_.on_ended("a", outcome(Kind::failed, "teacher"), kNow);
+    table_.on_ended("a", outcome(Kind::failed, "teacher"), kMoment);
     EXPECT_THAT(actions(),
                 ElementsAre("store a failed teacher", "cancel-request b", "stop b", "store c cancelled array_ended"));
-    table_.on_ended("b", outcome(Kind::cancelled, "", true), kNow);
+    table_.on_ended("b", outcome(Kind::cancelled, "", true), kMoment);
     EXPECT_THAT(actions(), ElementsAre("store b cancelled array_ended"));
     EXPECT_EQ(table_.judge({false, {}, task_claims("x")}), JobVerdict::created);
 }
 
 TEST_F(ArrayTable, TheFailureOfAnotherIsItsOwn) {
-    table_.on_ended("b", outcome(Kind::failed, "teacher"), kNow);
+    table_.on_ended("b", outcome(Kind::failed, "teacher"), kMoment);
     EXPECT_THAT(actions(), ElementsAre("store b failed teacher", "start c"));
-    table_.on_ended("c", outcome(Kind::finished), kNow);
+    table_.on_ended("c", outcome(Kind::finished), kMoment);
     EXPECT_THAT(actions(), ElementsAre("store c succeeded"));
     EXPECT_TRUE(table_.is_running("a"));
 }
 
 TEST_F(ArrayTable, ACompleteStoreLeavesNothingForThoseThatWait) {
-    table_.pause("b", kNow);
-    table_.on_ended("b", outcome(Kind::cancelled), kNow);
+    table_.pause("b", kMoment);
+    table_.on_ended("b", outcome(Kind::cancelled), kMoment);
     EXPECT_THAT(actions(), ElementsAre("store b pausing paused_by_user resume", "stop b",
                                        "store b paused paused_by_user resume", "start c"));
     table_.enqueue("d", task_claims("a"));
-    table_.on_ended("a", outcome(Kind::finished), kNow);
+    table_.on_ended("a", outcome(Kind::finished), kMoment);
     EXPECT_THAT(actions(),
                 ElementsAre("store a succeeded", "store b succeeded array_ended", "store d succeeded array_ended"))
         << "c has a worker, which ends by itself";
@@ -92,9 +92,9 @@ TEST_F(ArrayTable, CancellingTheQueuedFirstCancelsTheOthers) {
     table.enqueue("other", test::writes("/other"));
     table.enqueue("a", task_claims("a"));
     table.enqueue("b", task_claims("a"));
-    static_cast<void>(table.poll(kNow));
-    EXPECT_TRUE(table.cancel("a", kNow));
-    EXPECT_THAT(texts_of(table.poll(kNow)),
+    static_cast<void>(table.poll(kMoment));
+    EXPECT_TRUE(table.cancel("a", kMoment));
+    EXPECT_THAT(texts_of(table.poll(kMoment)),
                 ElementsAre("store a cancelled cancelled_by_user", "store b cancelled cancelled_by_user"));
 }
 
@@ -111,7 +111,7 @@ TEST(RestoredArray, WhatTheFirstHasLeftBehindEndsWithIt) {
     adopted.first_ended = JobState::cancelled;
     table.restore(adopted);
     table.start();
-    EXPECT_THAT(texts_of(table.poll(kNow)),
+    EXPECT_THAT(texts_of(table.poll(kMoment)),
                 ElementsAre("store b cancelled array_ended", "store c succeeded array_ended", "adopt d",
                             "cancel-request d", "stop d"));
 }
