@@ -147,7 +147,7 @@ else
     end_to_end "e2e timing" -m timing
     beside_the_tests >"$results/beside.log" 2>&1 &
     # Tests of one file stay together, because they share expensive fixtures; tests/e2e/conftest.py orders the files.
-    end_to_end "e2e" -m "not timing" -n $((4 * $(nproc))) --dist loadfile --no-loadscope-reorder
+    end_to_end "e2e" -m "not timing" -n "$most_jobs" --dist loadfile --no-loadscope-reorder
     wait
     cat "$results/beside.log"
     if [ "$fast" = 0 ]; then
