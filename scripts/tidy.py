@@ -156,7 +156,11 @@ def main():
             return {}
         if len(batch) == 1:
             return {batch[0]: done.stdout or done.stderr}
-        return {name: text for unit in batch for name, text in check([unit]).items()}
+        found = {name: text for unit in batch for name, text in check([unit]).items()}
+        if not found:
+            reason = next((line for line in done.stdout.splitlines() if "error:" in line), "")
+            print(f"clang-tidy: {len(batch)} sources took longer, because they cannot share a batch: {reason}")
+        return found
 
     todo = [unit for unit in chosen if not stamps[unit].exists()]
 

@@ -21,30 +21,30 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using ::testing::Truly;
 
-constexpr std::uint32_t kLength = 4;
+constexpr std::uint32_t kTokensPerRow = 4;
 
 /// Rows that name themselves: all ids of row r of a part are `first` + r.
 class PartRows final : public Dataset {
   public:
     PartRows(std::uint64_t rows, std::int32_t first) : rows_(rows), first_(first) {}
     std::uint64_t row_count() const override { return rows_; }
-    std::uint64_t token_count() const override { return rows_ * kLength; }
+    std::uint64_t token_count() const override { return rows_ * kTokensPerRow; }
     const std::string& hash() const override { return hash_; }
     TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const override {
         TokenBatch made;
         made.number = number;
         made.rows = static_cast<std::uint32_t>(rows.size());
-        made.columns = kLength;
+        made.columns = kTokensPerRow;
         made.row_ids = rows;
         for (const std::uint64_t row : rows) {
-            made.input_ids.insert(made.input_ids.end(), kLength, first_ + static_cast<std::int32_t>(row));
-            made.labels.insert(made.labels.end(), kLength, 1);
-            made.lengths.push_back(kLength);
+            made.input_ids.insert(made.input_ids.end(), kTokensPerRow, first_ + static_cast<std::int32_t>(row));
+            made.labels.insert(made.labels.end(), kTokensPerRow, 1);
+            made.lengths.push_back(kTokensPerRow);
         }
-        made.target_tokens = rows.size() * kLength;
+        made.target_tokens = rows.size() * kTokensPerRow;
         return made;
     }
-    std::uint64_t target_tokens(std::uint64_t) const override { return kLength; }
+    std::uint64_t target_tokens(std::uint64_t) const override { return kTokensPerRow; }
 
   private:
     std::uint64_t rows_;
