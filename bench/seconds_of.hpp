@@ -4,6 +4,7 @@
 
 namespace distilld::bench {
 
+/// Wall time of one call.
 template <class Work>
 double seconds_of(const Work& work) {
     const auto began = std::chrono::steady_clock::now();

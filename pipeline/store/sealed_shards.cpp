@@ -17,10 +17,6 @@ namespace {
 
 constexpr std::uint64_t kMaxListBytes = std::uint64_t{1} << 30U;
 
-std::string reason(int number) {
-    return std::generic_category().message(number);
-}
-
 Result<StoreShard> read_line(const std::string& line, const StoreManifest& manifest, const std::string& place) {
     const auto parsed = parse_json_text(line, 4);
     if (!parsed || !parsed->is_object()) {
@@ -109,7 +105,7 @@ Result<void> cut_torn_line(const std::filesystem::path& folder) {
         }
     }
     if (end < size && ::ftruncate(file->get(), end) != 0) {
-        return io_error(path.string() + ": cannot cut off a torn line: " + reason(errno));
+        return io_error(path.string() + ": cannot cut off a torn line: " + std::generic_category().message(errno));
     }
     return {};
 }
@@ -137,7 +133,7 @@ Result<void> append_to_shard_list(const std::filesystem::path& folder, const Sto
         number = errno;
     }
     if (number != 0) {
-        return write_error(path.string() + ": cannot write: " + reason(number), number);
+        return write_error(path.string() + ": cannot write: " + std::generic_category().message(number), number);
     }
     return sync_folder(folder);
 }

@@ -71,10 +71,6 @@ StoredRow copy_of(const UnsealedRecord& record) {
     return copy;
 }
 
-std::string error_text(int number) {
-    return std::generic_category().message(number);
-}
-
 Error damaged_row(const std::filesystem::path& path, std::uint64_t row) {
     return io_error(path.string() + ": row " + std::to_string(row) + " is damaged: its checksum does not match");
 }
@@ -199,7 +195,8 @@ Result<void> UnsealedShard::cut_off(std::uint64_t end) const {
         return file.error();
     }
     const bool cut = ::ftruncate(file->get(), static_cast<off_t>(end)) == 0;
-    return cut ? Result<void>() : io_error(path_.string() + ": cannot cut off a torn row: " + error_text(errno));
+    return cut ? Result<void>()
+               : io_error(path_.string() + ": cannot cut off a torn row: " + std::generic_category().message(errno));
 }
 
 Result<void> UnsealedShard::adopt(const std::filesystem::path& path) {
@@ -247,9 +244,10 @@ Result<void> UnsealedShard::append(const StoredRow& row) {
             const int number = errno;
             // The next row would overwrite a remainder, and the next open would cut it off.
             if (::ftruncate(file->get(), static_cast<off_t>(end_)) != 0) {
-                return io_error(path_.string() + ": cannot cut off a torn row: " + error_text(errno));
+                return io_error(path_.string() +
+                                ": cannot cut off a torn row: " + std::generic_category().message(errno));
             }
-            return write_error(path_.string() + ": cannot write: " + error_text(number), number);
+            return write_error(path_.string() + ": cannot write: " + std::generic_category().message(number), number);
         }
         written += static_cast<std::size_t>(count);
     }
@@ -308,7 +306,7 @@ Result<void> UnsealedShard::sync() const {
         return file.error();
     }
     if (::fsync(file->get()) != 0) {
-        return write_error(path_.string() + ": cannot make durable: " + error_text(errno), errno);
+        return write_error(path_.string() + ": cannot make durable: " + std::generic_category().message(errno), errno);
     }
     return {};
 }
