@@ -4,7 +4,9 @@
 #include <boost/asio/any_completion_handler.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/core/buffers_to_string.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -20,6 +22,7 @@
 
 #include "net/byte_stream_layers.hpp"
 #include "net/http_connection.hpp"
+#include "pipeline/async/abort.hpp"
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/tuple.hpp"
 
@@ -104,6 +107,16 @@ constexpr std::chrono::seconds kCloseDeadline{2};
 constexpr std::chrono::seconds kOpenDeadline{30};
 constexpr std::size_t kMaxReasonBytes = 123;  // RFC 6455, section 5.5.1
 
+/// Cancellation throws. Beast reports operation_aborted without it, too: to a read or write that meets a connection
+/// which the peer has closed, or whose failure the other one has reported.
+asio::awaitable<error_code> own_failure(error_code failure) {
+    const auto state = co_await asio::this_coro::cancellation_state;
+    if (state.cancelled() != asio::cancellation_type::none) {
+        throw_if_aborted(failure);
+    }
+    co_return is_abort(failure) ? asio::error::make_error_code(asio::error::not_connected) : failure;
+}
+
 class LayeredWebSocket final : public WebSocket {
   public:
     LayeredWebSocket(ByteStream& stream, WebSocketLimits limits) : stream_(stream), socket_(stream), limits_(limits) {
@@ -146,14 +159,13 @@ class LayeredWebSocket final : public WebSocket {
         WebSocketMessage message;
         beast::flat_buffer buffer(limits_.message_bytes);
         const auto read = co_await socket_.async_read(buffer, kTuple);
-        message.failure = std::get<0>(read);
+        message.failure = co_await own_failure(std::get<0>(read));
         // What fails after the peer's close frame says less than that.
         if (const ws::close_reason& why = socket_.reason(); message.failure && why) {
             message.closed = WebSocketClose{why.code, std::string(why.reason.data(), why.reason.size())};
         } else if (!message.failure) {
             message.text = beast::buffers_to_string(buffer.data());
         }
-        throw_if_aborted(message.failure);
         co_return message;
     }
 
@@ -171,8 +183,7 @@ class LayeredWebSocket final : public WebSocket {
   private:
     asio::awaitable<error_code> write_all(std::string text) {
         const auto written = co_await socket_.async_write(asio::buffer(text), kTuple);
-        throw_if_aborted(std::get<0>(written));
-        co_return std::get<0>(written);
+        co_return co_await own_failure(std::get<0>(written));
     }
 
     asio::awaitable<void> say_close(ws::close_reason reason) {

@@ -70,6 +70,10 @@ struct Relay::State {
         }
     }
 
+    void lose_connection(const std::string& why) {
+        complain("the connection to " + options.service.name + " ended: " + why);
+    }
+
     void order(ToRelay message) {
         std::visit(
             [this](auto&& one) {
@@ -129,8 +133,7 @@ asio::awaitable<void> read_orders(std::shared_ptr<Relay::State> state, WebSocket
             co_return;
         }
         if (message.closed || message.failure) {
-            state->complain("the connection to " + state->options.service.name +
-                            " ended: " + (message.closed ? message.closed->reason : message.failure.message()));
+            state->lose_connection(message.closed ? message.closed->reason : message.failure.message());
             co_return;
         }
         auto taken = state->link.take(message.text);
@@ -157,6 +160,7 @@ asio::awaitable<void> write_events(std::shared_ptr<Relay::State> state, WebSocke
         while (auto frame = state->link.next()) {
             const auto failed = co_await socket.write(*std::move(frame));
             if (failed) {
+                state->lose_connection(failed.message());
                 co_return;
             }
         }

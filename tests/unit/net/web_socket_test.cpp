@@ -6,6 +6,8 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
+#include <boost/system/system_error.hpp>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <string>
@@ -13,6 +15,8 @@
 #include <utility>
 
 #include "net/tls_context.hpp"
+#include "pipeline/async/abort.hpp"
+#include "pipeline/async/deadline.hpp"
 #include "tests/support/scripted_http_server.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -53,16 +57,22 @@ asio::awaitable<void> discard_request(ByteStream& stream) {
     EXPECT_GT(read.bytes, 0U);
 }
 
-/// The request is that of the example, whatever the client asked for: its end does not check that.
-asio::awaitable<std::string> serve_one(ByteStream& stream) {
-    co_await stream.handshake(asio::ssl::stream_base::server);
+/// The client's request, which is accepted.
+asio::awaitable<std::string> accept_client(ByteStream& stream, WebSocket& socket) {
     std::string request(4096, '\0');
     const auto read = co_await stream.read_some(asio::buffer(request));
     request.resize(read.bytes);
     const auto at = request.find("Sec-WebSocket-Key: ") + 19;
-    const auto socket = make_web_socket(stream, {});
-    const auto refused = co_await socket->accept(request.substr(at, 24));
+    const auto refused = co_await socket.accept(request.substr(at, 24));
     EXPECT_FALSE(refused) << refused.message();
+    co_return request;
+}
+
+/// The client's request.
+asio::awaitable<std::string> serve_one(ByteStream& stream) {
+    co_await stream.handshake(asio::ssl::stream_base::server);
+    const auto socket = make_web_socket(stream, {});
+    auto request = co_await accept_client(stream, *socket);
     auto message = co_await socket->read();
     co_await socket->write(message.text + " yourself");
     WebSocketClose why{4000, "over"};
@@ -101,6 +111,63 @@ TEST_F(WebSocketTest, SpeaksOverTls) {
     EXPECT_THAT(request, testing::HasSubstr("Authorization: Bearer dt_token\r\n"));
 }
 
+asio::awaitable<void> close_client(ByteStream& stream) {
+    const auto socket = make_web_socket(stream, {});
+    co_await accept_client(stream, *socket);
+    WebSocketClose why{4001, "replaced"};
+    co_await socket->close(why);
+}
+
+asio::awaitable<std::pair<WebSocketMessage, boost::system::error_code>> use_closed(ByteStream& stream) {
+    const auto socket = make_web_socket(stream, {});
+    const auto opened = co_await socket->open("localhost", "/", "dt_token", "tester");
+    EXPECT_FALSE(opened.failure) << opened.failure.message();
+    co_await socket->read();
+    const auto failed = co_await socket->write("hello");
+    auto end = co_await socket->read();
+    co_return std::pair(end, failed);
+}
+
+TEST_F(WebSocketTest, WhatFailsAfterTheEndIsNoCancellation) {
+    connect();
+    auto served = asio::co_spawn(context, close_client(*server), asio::use_future);
+    const auto [end, failed] = run(use_closed(*client));
+    ASSERT_TRUE(end.closed.has_value());
+    EXPECT_EQ(end.closed->code, 4001);
+    EXPECT_EQ(failed, asio::error::not_connected);
+    served.get();
+}
+
+asio::awaitable<WebSocket::Opened> open_at(ByteStream& stream) {
+    const auto socket = make_web_socket(stream, {});
+    co_return co_await socket->open("localhost", "/", "dt_token", "tester");
+}
+
+asio::awaitable<void> read_cancelled(WebSocket& socket, bool& thrown) {
+    try {
+        co_await socket.read();
+    } catch (const boost::system::system_error& error) {
+        thrown = is_abort(error.code());
+    }
+}
+
+/// Whether the cancelled read threw.
+asio::awaitable<bool> cancel_read(ByteStream& stream) {
+    const auto socket = make_web_socket(stream, {});
+    co_await accept_client(stream, *socket);
+    bool thrown = false;
+    const bool in_time = co_await with_deadline(read_cancelled(*socket, thrown), std::chrono::milliseconds(1));
+    EXPECT_FALSE(in_time);
+    co_return thrown;
+}
+
+TEST_F(WebSocketTest, ACancelledReadThrows) {
+    connect();
+    auto opened = asio::co_spawn(context, open_at(*client), asio::use_future);
+    EXPECT_TRUE(run(cancel_read(*server)));
+    EXPECT_FALSE(opened.get().failure);
+}
+
 asio::awaitable<WebSocketMessage> read_with(ByteStream& stream, WebSocketLimits limits) {
     const auto socket = make_web_socket(stream, limits);
     const auto refused = co_await socket->accept(kKey);
@@ -129,11 +196,6 @@ TEST_F(WebSocketTest, APeerThatReadsNothingIsGone) {
     WebSocketLimits limits;
     limits.write = std::chrono::seconds(1);
     EXPECT_EQ(run(write_with(*server, limits)), asio::error::timed_out);
-}
-
-asio::awaitable<WebSocket::Opened> open_at(ByteStream& stream) {
-    const auto socket = make_web_socket(stream, {});
-    co_return co_await socket->open("localhost", "/", "dt_token", "tester");
 }
 
 asio::awaitable<void> answer_with(ByteStream& stream, std::string answer) {
