@@ -35,7 +35,7 @@ function axes(format) {
 export function makeChart(title, format = number) {
     const legend = h("ul", { class: "legend" });
     const readout = h("p", { class: "hint readout" });
-    const holder = h("div", { class: "chart", role: "img" });
+    const holder = h("div", { class: "chart", role: "img", "aria-label": title });
     const element = h("div", { class: "chart-box" }, legend, holder, readout);
     let shown = [];
     let plot = null;

@@ -111,7 +111,7 @@ function legend() {
 
 /** {element, show(view of StageHistory, the service's word for the bottleneck)} */
 export function makeStageGraph(id) {
-    const picture = svg("svg", { class: "stages", role: "img" });
+    const picture = svg("svg", { class: "stages", role: "img", "aria-label": "Stage graph" });
     const span = h("p", { class: "hint" });
     const table = makeTable("Shares of time of each stage", [
         { title: "Stage" },

@@ -21,3 +21,15 @@ test("nothing in the page makes markup of texts, or scripts of them", () => {
         );
     }
 });
+
+test("a picture has its label from the start, not only when there is something to draw", () => {
+    let pictures = 0;
+    for (const name of readdirSync(new URL("web/", root)).filter((one) => one.endsWith(".js"))) {
+        const source = readFileSync(new URL(`web/${name}`, root), "utf8");
+        for (const [picture] of source.matchAll(/\{[^{}]*role: "img"[^{}]*\}/g)) {
+            assert.match(picture, /"aria-label": /, name);
+            ++pictures;
+        }
+    }
+    assert.equal(pictures, 2);
+});
