@@ -107,9 +107,9 @@ constexpr std::chrono::seconds kCloseDeadline{2};
 constexpr std::chrono::seconds kOpenDeadline{30};
 constexpr std::size_t kMaxReasonBytes = 123;  // RFC 6455, section 5.5.1
 
-/// Cancellation throws. Beast reports operation_aborted without it, too: to a read or write that meets a connection
-/// which the peer has closed, or whose failure the other one has reported.
-asio::awaitable<error_code> own_failure(error_code failure) {
+/// Throws operation_aborted if the caller was cancelled. Beast also reports it without a cancellation, when the peer
+/// has closed the connection or the other operation has already reported its failure: the result is not_connected then.
+asio::awaitable<error_code> throw_if_cancelled(error_code failure) {
     const auto state = co_await asio::this_coro::cancellation_state;
     if (state.cancelled() != asio::cancellation_type::none) {
         throw_if_aborted(failure);
@@ -159,7 +159,7 @@ class LayeredWebSocket final : public WebSocket {
         WebSocketMessage message;
         beast::flat_buffer buffer(limits_.message_bytes);
         const auto read = co_await socket_.async_read(buffer, kTuple);
-        message.failure = co_await own_failure(std::get<0>(read));
+        message.failure = co_await throw_if_cancelled(std::get<0>(read));
         // What fails after the peer's close frame says less than that.
         if (const ws::close_reason& why = socket_.reason(); message.failure && why) {
             message.closed = WebSocketClose{why.code, std::string(why.reason.data(), why.reason.size())};
@@ -183,7 +183,7 @@ class LayeredWebSocket final : public WebSocket {
   private:
     asio::awaitable<error_code> write_all(std::string text) {
         const auto written = co_await socket_.async_write(asio::buffer(text), kTuple);
-        co_return co_await own_failure(std::get<0>(written));
+        co_return co_await throw_if_cancelled(std::get<0>(written));
     }
 
     asio::awaitable<void> say_close(ws::close_reason reason) {

@@ -57,7 +57,7 @@ asio::awaitable<void> discard_request(ByteStream& stream) {
     EXPECT_GT(read.bytes, 0U);
 }
 
-/// The client's request, which is accepted.
+/// Accepts the client and returns its request.
 asio::awaitable<std::string> accept_client(ByteStream& stream, WebSocket& socket) {
     std::string request(4096, '\0');
     const auto read = co_await stream.read_some(asio::buffer(request));
